@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
-import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import type { DoneAnswer, StatusAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
+import { AdminError, type AdminPort, type OperatorCall } from '../../operator/admin/admin-port.ts';
+import type { DoneAnswer, StatusAnswer } from '../../operator/admin/answers.ts';
 import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { ADMIN, type Answered, OPERATOR_CALL_MS, TOOL_CALL_MS } from '../admin/admin-methods.ts';
@@ -17,13 +17,15 @@ import type { OperatorChanges } from './methods.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** The operations of the port that workers answer. The others are those of the parent. */
-export type WorkerAnswers = Pick<AdminPort, Exclude<keyof typeof ADMIN, 'endCall'>>;
+type WorkerAnswers = Pick<AdminPort, Exclude<keyof typeof ADMIN, 'endCall'>>;
+
+const NO_WORKER = 'No worker runs at the moment. Try again.';
 
 /** The part of a worker that answers operators. */
 type AskedWorker = Pick<WorkerProcess, 'call' | 'given'>;
 
 /** Asks the workers, and makes one answer of theirs. Changes go to all of them, and the first refusal is reported. */
-export class MergedAdmin implements WorkerAnswers {
+export class MergedAdmin {
   readonly #workers: () => readonly AskedWorker[];
   readonly #disabled = new Map<string, string>();
 
@@ -58,7 +60,7 @@ export class MergedAdmin implements WorkerAnswers {
   /** The first worker. @throws {AdminError} if none runs. */
   get #first(): AskedWorker {
     const [worker] = this.#workers();
-    if (worker === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
+    if (worker === undefined) throw new AdminError('internal-error', NO_WORKER);
     return worker;
   }
 
@@ -67,49 +69,54 @@ export class MergedAdmin implements WorkerAnswers {
     return await this.#ask(this.#first, method, args, callMs);
   }
 
-  async status(): Promise<StatusAnswer> {
+  get port(): WorkerAnswers {
+    return {
+      status: () => this.#status(),
+      upstreams: async () => {
+        const answers = await this.#askAll(ADMIN.upstreams, undefined);
+        return { upstreams: [...mergedUpstreams(answers.map(({ upstreams }) => upstreams))] };
+      },
+      catalog: (query) => this.#askFirst(ADMIN.catalog, query),
+      explain: (request) => this.#askFirst(ADMIN.explain, request),
+      clients: async () => {
+        const answers = await this.#askAll(ADMIN.clients, undefined);
+        return { clients: mergedClients(answers.flatMap(({ clients }) => clients)) };
+      },
+      sessions: async () => {
+        const answers = await this.#askAll(ADMIN.sessions, undefined);
+        const sessions = mergedSessions(answers.flatMap((each) => each.sessions));
+        return { sessions, isCut: answers.some(({ isCut }) => isCut) };
+      },
+      streams: async () => {
+        const answers = await this.#askAll(ADMIN.streams, undefined);
+        const streams = mergedStreams(answers.flatMap((each) => each.streams));
+        return { streams, isCut: answers.some(({ isCut }) => isCut) };
+      },
+      calls: async () => {
+        const answers = await this.#askAll(ADMIN.calls, undefined);
+        const calls = answers.flatMap((each) => each.calls).toSorted(longestFirst);
+        return { calls, isCut: answers.some(({ isCut }) => isCut) };
+      },
+      restartUpstream: (id, drainMs) => this.#restart(id, drainMs),
+      disableUpstream: (id, drainMs) => this.#disable(id, drainMs),
+      endSession: (digest) => this.#endSession(digest),
+      // One worker adds the key. The others read it.
+      rotateKeys: (graceMs) => this.#askFirst(ADMIN.rotateKeys, graceMs),
+      setLogLevel: (level) => {
+        void this.#askAll(ADMIN.setLogLevel, level).catch(() => undefined);
+        return [];
+      },
+      callTool: (operator, call, signal) => this.#call(operator, call, signal),
+    };
+  }
+
+  async #status(): Promise<StatusAnswer> {
     const [first, ...others] = await this.#askAll(ADMIN.status, undefined);
-    if (first === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
+    if (first === undefined) throw new AdminError('internal-error', NO_WORKER);
     const all = [first, ...others];
     const upstreams = all.map((each) => each.upstreams).reduce((a, b) => (a.ready >= b.ready ? a : b));
     const reasons = [...new Set(all.flatMap((each) => each.reasons))];
     return { ...withCountsOf(first, others), isReady: all.every(({ isReady }) => isReady), reasons, upstreams };
-  }
-
-  async upstreams(): Promise<UpstreamsAnswer> {
-    const answers = await this.#askAll(ADMIN.upstreams, undefined);
-    return { upstreams: [...mergedUpstreams(answers.map(({ upstreams }) => upstreams))] };
-  }
-
-  async catalog(query: Parameters<AdminPort['catalog']>[0]) {
-    return await this.#askFirst(ADMIN.catalog, query);
-  }
-
-  async explain(request: Parameters<AdminPort['explain']>[0]) {
-    return await this.#askFirst(ADMIN.explain, request);
-  }
-
-  async clients() {
-    const answers = await this.#askAll(ADMIN.clients, undefined);
-    return { clients: mergedClients(answers.flatMap(({ clients }) => clients)) };
-  }
-
-  async sessions() {
-    const answers = await this.#askAll(ADMIN.sessions, undefined);
-    const sessions = mergedSessions(answers.flatMap((each) => each.sessions));
-    return { sessions, isCut: answers.some(({ isCut }) => isCut) };
-  }
-
-  async streams() {
-    const answers = await this.#askAll(ADMIN.streams, undefined);
-    const streams = mergedStreams(answers.flatMap((each) => each.streams));
-    return { streams, isCut: answers.some(({ isCut }) => isCut) };
-  }
-
-  async calls() {
-    const answers = await this.#askAll(ADMIN.calls, undefined);
-    const calls = answers.flatMap((each) => each.calls).toSorted(longestFirst);
-    return { calls, isCut: answers.some(({ isCut }) => isCut) };
   }
 
   /** The reasons why operators have taken upstreams out of service, by id. A worker that starts gets them. */
@@ -136,14 +143,14 @@ export class MergedAdmin implements WorkerAnswers {
     ]);
   }
 
-  async restartUpstream(id: string, drainMs: number) {
+  async #restart(id: string, drainMs: number) {
     this.#disabled.delete(id);
     const answers = await this.#askAll(ADMIN.restartUpstream, { id, drainMs }, OPERATOR_CALL_MS);
     const answer = answers.find(({ isStarted }) => !isStarted) ?? answers[0];
     return answer ?? (await this.#askFirst(ADMIN.restartUpstream, { id, drainMs }, OPERATOR_CALL_MS));
   }
 
-  async disableUpstream(id: string, drainMs: number): Promise<DoneAnswer> {
+  async #disable(id: string, drainMs: number): Promise<DoneAnswer> {
     const isNew = !this.#disabled.has(id);
     // Before it is drained, which takes a while: a worker that starts meanwhile needs it too.
     if (isNew) this.#disabled.set(id, disabledReason(id));
@@ -157,8 +164,8 @@ export class MergedAdmin implements WorkerAnswers {
   }
 
   /** A session is at one worker; the others do not know it. */
-  async endSession(digest: string): Promise<string> {
-    let refusal = new AdminError('not-found', 'No worker runs at the moment. Try again.');
+  async #endSession(digest: string): Promise<string> {
+    let refusal = new AdminError('not-found', NO_WORKER);
     for (const worker of this.#workers()) {
       try {
         return await this.#ask(worker, ADMIN.endSession, digest);
@@ -170,17 +177,7 @@ export class MergedAdmin implements WorkerAnswers {
     throw refusal;
   }
 
-  /** One worker adds the key. The parent tells all of them. */
-  async rotateKeys(graceMs: number | undefined): Promise<string> {
-    return await this.#askFirst(ADMIN.rotateKeys, graceMs);
-  }
-
-  setLogLevel(level: Parameters<AdminPort['setLogLevel']>[0]): readonly string[] {
-    void this.#askAll(ADMIN.setLogLevel, level).catch(() => undefined);
-    return [];
-  }
-
-  async callTool(operator: string, call: Parameters<AdminPort['callTool']>[1], signal: AbortSignal) {
+  async #call(operator: string, call: OperatorCall, signal: AbortSignal) {
     const id = randomUUID();
     const worker = this.#first;
     const end = (): void => void worker.call(ADMIN.endCall, id).catch(() => undefined);

@@ -5,7 +5,7 @@ import { logLevelOf, processControls, type ProcessSource } from '../admin/proces
 import type { MergedAdmin } from './merged-admin.ts';
 
 export interface ParentAdminParts extends ProcessSource {
-  readonly workers: MergedAdmin;
+  readonly workers: MergedAdmin['port'];
   readonly readiness: () => Promise<Readiness>;
 }
 
@@ -16,6 +16,7 @@ export interface ParentAdminParts extends ProcessSource {
 export function parentAdmin(parts: ParentAdminParts): AdminPort {
   const { workers, control, log, startedAtMs, stateDir, readiness, phase } = parts;
   return {
+    ...workers,
     status: async () => {
       const [status, { ready, reasons }] = await Promise.all([workers.status(), readiness()]);
       return {
@@ -30,17 +31,6 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
         memoryBytes: status.memoryBytes + process.memoryUsage.rss(),
       };
     },
-    upstreams: () => workers.upstreams(),
-    catalog: (query) => workers.catalog(query),
-    explain: (request) => workers.explain(request),
-    clients: () => workers.clients(),
-    sessions: () => workers.sessions(),
-    streams: () => workers.streams(),
-    calls: () => workers.calls(),
-    restartUpstream: (id, drainMs) => workers.restartUpstream(id, drainMs),
-    disableUpstream: (id, drainMs) => workers.disableUpstream(id, drainMs),
-    endSession: (digest) => workers.endSession(digest),
-    rotateKeys: (graceMs) => workers.rotateKeys(graceMs),
     get logLevel() {
       return logLevelOf(log);
     },
@@ -48,7 +38,6 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
       setLogLevel(log, level);
       return workers.setLogLevel(level);
     },
-    callTool: (operator, call, signal) => workers.callTool(operator, call, signal),
     ...processControls(parts),
   };
 }

@@ -131,12 +131,12 @@ async function start(
   void options.warmUntil?.then(() => workers.endWarmUp());
   const { url, lockSummary } = await workers.start();
   const handlerOf = operatorHandlerOf({
-    port: parentAdmin({ workers: admin, control, log, startedAtMs, stateDir, readiness, phase }),
+    port: parentAdmin({ workers: admin.port, control, log, startedAtMs, stateDir, readiness, phase }),
     operators: () => access.keys,
     onOperation: operationRecorder(audit?.trail),
     startedAtMs,
     ready: readiness,
-    upstreams: async () => (await admin.upstreams()).upstreams,
+    upstreams: async () => (await admin.port.upstreams()).upstreams,
     metrics,
     shownMetrics: allMetrics,
     refusals,
@@ -160,7 +160,7 @@ async function start(
     },
     lockSummary,
     config: control,
-    rotateKeys: async () => void (await admin.rotateKeys(undefined)),
+    rotateKeys: async () => void (await admin.port.rotateKeys(undefined)),
     inFlightCount: () => undefined,
     stop: async () => {
       phase.isStopping = true;

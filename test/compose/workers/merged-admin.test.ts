@@ -67,7 +67,7 @@ test('a call ends at its worker when the operator leaves', OPTIONS, async () => 
   const call: PipeCalls['call'] = (method, args, callMs) => other.call(method, args, callMs);
   const admin = new MergedAdmin(() => [{ call, given: undefined }]);
   const leaving = new AbortController();
-  const called = admin.callTool('ops', { tool: 'slow', arguments: {}, view: '' }, leaving.signal);
+  const called = admin.port.callTool('ops', { tool: 'slow', arguments: {}, view: '' }, leaving.signal);
   const signal = await begun.promise;
   assert.equal(signal.aborted, false);
   leaving.abort();
@@ -86,7 +86,7 @@ test('a client of several workers is listed once', OPTIONS, async () => {
   };
   workers[0].served.serve(ADMIN.clients, async () => ({ value: { clients: [CLIENT, other] } }));
   workers[1].served.serve(ADMIN.clients, async () => ({ value: { clients: [later] } }));
-  assert.deepEqual(await admin.clients(), {
+  assert.deepEqual(await admin.port.clients(), {
     clients: [{ ...CLIENT, connections: 3, lastSeenAt: later.lastSeenAt }, other],
   });
 });
@@ -101,9 +101,9 @@ test('a group of clients at several workers is listed once, and its sums are of 
   for (const { served } of workers) {
     served.serve(ADMIN.streams, async () => ({ value: { streams: [stream], isCut: false } }));
   }
-  assert.deepEqual((await admin.sessions()).sessions, [
+  assert.deepEqual((await admin.port.sessions()).sessions, [
     { ...GROUP, requestsInFlight: 2, streams: 2, subscriptions: 3, upstreams: ['a', 'b'], idleSeconds: 1 },
     session,
   ]);
-  assert.deepEqual((await admin.streams()).streams, [{ ...stream, count: 2 }]);
+  assert.deepEqual((await admin.port.streams()).streams, [{ ...stream, count: 2 }]);
 });
