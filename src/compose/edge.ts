@@ -91,6 +91,7 @@ export class Edge {
     const memory = createEdgeMemory(config, metrics);
     const eventLogs = eventLogsOf(config, memory, parts);
     let edge: Edge | undefined;
+    const running = () => (edge === undefined ? config : edge.#config);
     const keys = await ClientKeys.open(config, {
       metrics,
       log,
@@ -100,11 +101,10 @@ export class Edge {
       },
     });
     const load = loadGuardOf(parts, memory, {
-      config: () => (edge === undefined ? config : edge.#config),
+      config: running,
       listens: () => (edge === undefined ? 0 : edge.#endpoints.mcp.listenCount),
     });
     try {
-      const running = () => (edge === undefined ? config : edge.#config);
       const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys, running));
       const current = () => (edge === undefined ? authenticator : edge.#authenticator);
       const challengeIfOver = (principal: Principal, path: string) =>
