@@ -9,7 +9,6 @@ import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
 import { operationRecorder, operatorHandlerOf } from '../admin/operator-handler.ts';
 import { logLevelOf, type ProcessPhase, refusalIn } from '../admin/process-controls.ts';
-import { namesItems } from '../lists/names-items.ts';
 import { ConfigChange } from '../reload/config-change.ts';
 import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
 import { Reloader } from '../reload/reload.ts';
@@ -178,9 +177,8 @@ async function start(
 
 /** Logs the filters, rates and access rules that match nothing. Never rejects. */
 async function judgeRules(config: Config, log: Logger): Promise<void> {
-  if (!namesItems(config)) return;
   try {
-    // The parent has no lists of its own, and most parents need none.
+    // The parent has no lists of its own.
     const [{ openOffline }, { logUnmatchedGlobs }] = await Promise.all([
       import('../offline.ts'),
       import('../lists/unmatched-globs.ts'),
