@@ -48,12 +48,17 @@ export class LatestChanges {
     return Math.max(Date.now(), this.#latest + 1);
   }
 
+  hasUpstream(id: string): boolean {
+    return this.#core.upstreams.has(id);
+  }
+
   /**
    * Notes a change of an upstream. Returns false if a later one is known, which holds. Of two at the same time, at different replicas, the one that
-   * disables holds.
+   * disables holds. A change of an upstream that this replica lacks is not noted: it asks for the change when a reload adds the upstream.
    */
   noteUpstream(id: string, at: number, disables: boolean): boolean {
     this.#forgetRemoved();
+    if (!this.hasUpstream(id)) return true;
     return this.#note(id, at, disables && !this.#core.upstreamChanges.isDisabled(id));
   }
 

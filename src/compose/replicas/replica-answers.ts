@@ -28,7 +28,6 @@ export interface ReplicaAnswersParts {
   /** The operations of this replica alone. */
   readonly own: AdminPort;
   readonly changes: LatestChanges;
-  readonly hasUpstream: (id: string) => boolean;
   /** Returns whether the session with this digest is at this replica. */
   readonly hasSession: (digest: string) => boolean;
   /** Records an operation for which another replica was asked. */
@@ -39,22 +38,21 @@ const LATER = 'A later change of an operator holds.';
 
 /** Returns the function that answers the other replicas. */
 export function replicaAnswers(parts: ReplicaAnswersParts): OperatorHandler {
-  const { own, changes, hasUpstream, hasSession, onOperation } = parts;
+  const { own, changes, hasSession, onOperation } = parts;
   const served = new ServedMethods();
   serveReads(served, own);
   served.serve(REPLICA.changes, async () => ({ value: changes.record }));
   served.serve(REPLICA.restartUpstream, ({ id, drainMs, at, operator, through }) =>
     outcomeOf(async () => {
       onOperation(operator, 'restartUpstream', id, through);
-      // One that it lacks is not noted, so that it asks for the change when a reload adds it.
-      if (hasUpstream(id) && !changes.noteUpstream(id, at, false)) return { isStarted: true, message: LATER };
+      if (!changes.noteUpstream(id, at, false)) return { isStarted: true, message: LATER };
       return await own.restartUpstream(id, drainMs);
     }),
   );
   served.serve(REPLICA.disableUpstream, ({ id, drainMs, at, operator, through }) =>
     outcomeOf(async () => {
       onOperation(operator, 'disableUpstream', id, through);
-      if (hasUpstream(id) && !changes.noteUpstream(id, at, true)) return { message: LATER };
+      if (!changes.noteUpstream(id, at, true)) return { message: LATER };
       return await own.disableUpstream(id, drainMs);
     }),
   );

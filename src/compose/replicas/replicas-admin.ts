@@ -31,7 +31,6 @@ export interface ReplicasAdminParts {
   /** Returns the other replicas. */
   readonly colleagues: () => Promise<readonly Colleague[]>;
   readonly changes: LatestChanges;
-  readonly hasUpstream: (id: string) => boolean;
   readonly onLimit: (limit: LimitName) => void;
   readonly log: Pick<Logger, 'warn'>;
 }
@@ -226,8 +225,8 @@ export class ReplicasAdmin {
   }
 
   async #restart(id: string, drainMs: number, operator = ''): Promise<answers.RestartAnswer> {
-    const { own, name, changes, hasUpstream } = this.#parts;
-    if (!hasUpstream(id)) return await own.restartUpstream(id, drainMs);
+    const { own, name, changes } = this.#parts;
+    if (!changes.hasUpstream(id)) return await own.restartUpstream(id, drainMs);
     const at = changes.now();
     changes.noteUpstream(id, at, false);
     const args = { id, drainMs, at, operator, through: name };
@@ -241,8 +240,8 @@ export class ReplicasAdmin {
   }
 
   async #disable(id: string, drainMs: number, operator = ''): Promise<answers.DoneAnswer> {
-    const { own, name, changes, hasUpstream } = this.#parts;
-    if (!hasUpstream(id)) return await own.disableUpstream(id, drainMs);
+    const { own, name, changes } = this.#parts;
+    if (!changes.hasUpstream(id)) return await own.disableUpstream(id, drainMs);
     const at = changes.now();
     // Before the members are read: one that joins after that asks for it.
     changes.noteUpstream(id, at, true);

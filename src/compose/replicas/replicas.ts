@@ -159,14 +159,12 @@ export async function joinReplicas(
     processes,
     answerForAll: async ({ own, core, onOperation }) => {
       const changes = new LatestChanges(core, log);
-      const hasUpstream = (id: string): boolean => core.upstreams.has(id);
       const colleagues = () => owners.colleagues();
-      const all = new ReplicasAdmin({ own, name: address, colleagues, changes, hasUpstream, onLimit, log });
+      const all = new ReplicasAdmin({ own, name: address, colleagues, changes, onLimit, log });
       running.defer(() => all.close());
       const answer = replicaAnswers({
         own,
         changes,
-        hasUpstream,
         hasSession: (digest) => sessionOf(core, digest) !== undefined,
         onOperation: (operator, operation, target, through) => {
           onOperation(operator, operation, target);

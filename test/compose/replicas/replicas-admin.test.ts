@@ -36,13 +36,11 @@ async function openReplica(name: string) {
     phase: { isStopping: false, isDraining: false },
   });
   const changes = new LatestChanges(core, log);
-  const hasUpstream = (id: string): boolean => core.upstreams.has(id);
   const onLimit = (): void => undefined;
-  const all = new ReplicasAdmin({ own, name, colleagues: async () => colleagues, changes, hasUpstream, onLimit, log });
+  const all = new ReplicasAdmin({ own, name, colleagues: async () => colleagues, changes, onLimit, log });
   const handle = replicaAnswers({
     own,
     changes,
-    hasUpstream,
     hasSession: (digest) => sessionOf(core, digest) !== undefined,
     onOperation: (_operator, operation) => void operations.push(operation),
   });
