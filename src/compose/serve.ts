@@ -191,7 +191,10 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     identity,
   });
   edge = opened;
-  serveReplicas(replicas, core, opened);
+  replicas?.serve(core.gateway, opened.endpoints, () => opened.bodyBytes, {
+    onRingChanged: () => core.onKeysChanged(),
+    onRingReplaced: () => core.onKeysLost(),
+  });
   await change.begin(opened);
   await keepLastGood(loaded);
   judgeRules(config);
@@ -277,14 +280,6 @@ function stepsOf(change: ConfigChange, first: Config): Pick<RunningProcess['insi
     },
     abandon: async () => await takeDue()?.prepared.abandon(),
   };
-}
-
-/** Serves requests that other replicas forward. */
-function serveReplicas(replicas: Replicas | undefined, core: Core, edge: Edge): void {
-  replicas?.serve(core.gateway, edge.endpoints, () => edge.bodyBytes, {
-    onRingChanged: () => core.onKeysChanged(),
-    onRingReplaced: () => core.onKeysLost(),
-  });
 }
 
 /** Returns whether to send traffic to the gateway, and all reasons against it in words. */
