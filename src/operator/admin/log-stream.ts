@@ -20,23 +20,20 @@ export function logStream(
   { follow, isAllowed, onLimit }: LogStreamOptions,
 ): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
-  const recent = port.recentLog().map((text) => encoder.encode(text));
-  let dropped = 0;
-  let write: (text: string) => void = () => undefined;
-  // Called before the stream is made, so that a refusal is an answer and not a broken stream.
-  const stop = follow ? port.followLog((text) => write(text)) : undefined;
   const strategy = new ByteLengthQueuingStrategy({ highWaterMark: LIMITS.logFollowerBytes });
+  let stop = (): void => undefined;
+  let dropped = 0;
   return new ReadableStream<Uint8Array>(
     {
+      // Runs at once, so that a refusal to follow is an answer and not a broken stream.
       start: (controller) => {
-        for (const chunk of recent) controller.enqueue(chunk);
-        if (stop === undefined) {
+        for (const text of port.recentLog()) controller.enqueue(encoder.encode(text));
+        if (!follow) {
           controller.close();
           return;
         }
-        write = (text) => {
+        stop = port.followLog((text) => {
           if (!isAllowed()) {
-            write = () => undefined;
             stop();
             controller.close();
             return;
@@ -56,9 +53,9 @@ export function logStream(
             dropped = 0;
           }
           controller.enqueue(encoder.encode(text));
-        };
+        });
       },
-      cancel: () => stop?.(),
+      cancel: () => stop(),
     },
     strategy,
   );

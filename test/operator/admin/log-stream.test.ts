@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
+import { AdminError } from '../../../src/operator/admin/admin-port.ts';
 import { logStream, type LogStreamOptions } from '../../../src/operator/admin/log-stream.ts';
 import { LogTail } from '../../../src/telemetry/log/log-tail.ts';
 
@@ -49,4 +50,12 @@ test('limit logFollowerBytes: a slow reader loses lines, and learns how many', a
   assert.match(new TextDecoder().decode((await reader.read()).value), /"dropped":5,/);
   assert.equal(new TextDecoder().decode((await reader.read()).value), '{"n":1}\n');
   await reader.cancel();
+});
+
+test('a refusal to follow is thrown before the stream begins', () => {
+  const followLog = () => {
+    throw new AdminError('overloaded', 'Too many operators follow the log.');
+  };
+  const options = { follow: true, isAllowed: () => true, onLimit: () => undefined };
+  assert.throws(() => logStream({ recentLog: () => [], followLog }, options), AdminError);
 });
