@@ -14,20 +14,10 @@ export interface AuditLevels {
 }
 
 /** Records what becomes of audit records. */
-export interface AuditMetrics {
-  countAuditRecords(outcome: AuditRecordOutcome, count: number): void;
-  /** Sets the audit log whose state is read at each scrape. */
-  readAudit(log: AuditLevels): void;
-}
+export type AuditMetrics = ReturnType<typeof createAuditMetrics>;
 
 /** Creates the metrics of the audit log. */
-export function createAuditMetrics(registry: Registry): AuditMetrics {
-  const audited = knownCounter(registry, {
-    name: 'linkspan_audit_records_total',
-    help: 'Records of the audit log by outcome.',
-    label: 'outcome',
-    values: AUDIT_OUTCOMES,
-  });
+export function createAuditMetrics(registry: Registry) {
   let log: AuditLevels | undefined;
   const gauge = (name: string, help: string, read: (log: AuditLevels) => number) =>
     readGauge(registry, name, help, () => (log === undefined ? 0 : read(log)));
@@ -41,8 +31,14 @@ export function createAuditMetrics(registry: Registry): AuditMetrics {
     isFailing ? 1 : 0,
   );
   return {
-    countAuditRecords: audited,
-    readAudit: (next) => {
+    countAuditRecords: knownCounter(registry, {
+      name: 'linkspan_audit_records_total',
+      help: 'Records of the audit log by outcome.',
+      label: 'outcome',
+      values: AUDIT_OUTCOMES,
+    }),
+    /** Sets the audit log whose state is read at each scrape. */
+    readAudit: (next: AuditLevels) => {
       log = next;
     },
   };

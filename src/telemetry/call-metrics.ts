@@ -14,14 +14,10 @@ type ExternalOutcome = (typeof EXTERNAL_OUTCOMES)[number];
 const EXTERNAL_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 
 /** Records calls with idempotency keys, and external decisions. */
-export interface CallMetrics {
-  countKeyedCall(outcome: KeyedCallOutcome): void;
-  /** Records the end of a question to a decision point. */
-  recordExternalDecision(outcome: ExternalOutcome, seconds: number): void;
-}
+export type CallMetrics = ReturnType<typeof createCallMetrics>;
 
 /** Creates the metrics of calls. */
-export function createCallMetrics(registry: Registry): CallMetrics {
+export function createCallMetrics(registry: Registry) {
   const countExternal = knownCounter(registry, {
     name: 'linkspan_external_decisions_total',
     help: 'Questions to the decision point of the access policy, by outcome.',
@@ -35,7 +31,8 @@ export function createCallMetrics(registry: Registry): CallMetrics {
     registers: [registry],
   });
   return {
-    recordExternalDecision: (outcome, seconds) => {
+    /** Records the end of a question to a decision point. */
+    recordExternalDecision: (outcome: ExternalOutcome, seconds: number) => {
       countExternal(outcome);
       externalSeconds.observe(seconds);
     },

@@ -6,15 +6,10 @@ const READ_OUTCOMES = ['applied', 'rejected'] as const;
 type ReadOutcome = (typeof READ_OUTCOMES)[number];
 
 /** Records how API keys of a file or of Redis are read. */
-export interface KeyMetrics {
-  /** Counts a reading of the keys. @param count the number of keys in use after it. */
-  countKeyReading(outcome: ReadOutcome, count: number): void;
-  /** Records that the config has no such keys any more. */
-  clearKeys(): void;
-}
+export type KeyMetrics = ReturnType<typeof createKeyMetrics>;
 
 /** Creates the metrics of API keys. */
-export function createKeyMetrics(registry: Registry): KeyMetrics {
+export function createKeyMetrics(registry: Registry) {
   const registers = [registry];
   const countRead = knownCounter(registry, {
     name: 'linkspan_api_key_reads_total',
@@ -34,11 +29,13 @@ export function createKeyMetrics(registry: Registry): KeyMetrics {
   });
   successful.set(1);
   return {
-    countKeyReading: (outcome, count) => {
+    /** Counts a reading of the keys. @param count the number of keys in use after it. */
+    countKeyReading: (outcome: ReadOutcome, count: number) => {
       countRead(outcome);
       successful.set(outcome === 'rejected' ? 0 : 1);
       stored.set(count);
     },
+    /** Records that the config has no such keys any more. */
     clearKeys: () => {
       successful.set(1);
       stored.set(0);

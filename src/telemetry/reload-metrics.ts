@@ -6,19 +6,10 @@ const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
 export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
 
 /** Records the outcomes of reloads of the config. */
-export interface ReloadMetrics {
-  /**
-   * Records that the config of the start is in use.
-   *
-   * @param lastGoodMs the time when its upstreams were saved, if the file is broken. Unix time.
-   */
-  recordStart(nowMs: number, lastGoodMs?: number): void;
-  /** Counts a reload. @param nowMs Unix time. */
-  countReload(outcome: ReloadOutcome, nowMs: number): void;
-}
+export type ReloadMetrics = ReturnType<typeof createReloadMetrics>;
 
 /** Creates the metrics of reloads. */
-export function createReloadMetrics(registry: Registry): ReloadMetrics {
+export function createReloadMetrics(registry: Registry) {
   const registers = [registry];
   const countReload = knownCounter(registry, {
     name: 'linkspan_config_reloads_total',
@@ -48,13 +39,19 @@ export function createReloadMetrics(registry: Registry): ReloadMetrics {
     lastGood.set(0);
   };
   return {
-    recordStart: (nowMs, lastGoodMs) => {
+    /**
+     * Records that the config of the start is in use.
+     *
+     * @param lastGoodMs the time when its upstreams were saved, if the file is broken. Unix time.
+     */
+    recordStart: (nowMs: number, lastGoodMs?: number) => {
       record('applied', lastGoodMs ?? nowMs);
       if (lastGoodMs === undefined) return;
       successful.set(0);
       lastGood.set(1);
     },
-    countReload: (outcome, nowMs) => {
+    /** Counts a reload. @param nowMs Unix time. */
+    countReload: (outcome: ReloadOutcome, nowMs: number) => {
       countReload(outcome);
       record(outcome, nowMs);
     },
