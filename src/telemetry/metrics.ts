@@ -4,15 +4,15 @@ import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 import type { LimitName } from '../limits.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
 import { knownCounter, readGauge } from './metric-kinds.ts';
-import { type AuditMetrics, createAuditMetrics } from './audit-metrics.ts';
-import { type CallMetrics, createCallMetrics } from './call-metrics.ts';
+import { createAuditMetrics } from './audit-metrics.ts';
+import { createCallMetrics } from './call-metrics.ts';
 import { Bounded } from './bounded.ts';
 import { Durations } from './durations.ts';
 import type { Operation } from './operation.ts';
-import { createKeyMetrics, type KeyMetrics } from './key-metrics.ts';
-import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
-import { createReplicaMetrics, type ReplicaMetrics } from './replica-metrics.ts';
-import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
+import { createKeyMetrics } from './key-metrics.ts';
+import { createReloadMetrics } from './reload-metrics.ts';
+import { createReplicaMetrics } from './replica-metrics.ts';
+import { createUpstreamMetrics } from './upstream-metrics.ts';
 
 /** The media type of metrics. */
 export const METRICS_TYPE: string = Registry.PROMETHEUS_CONTENT_TYPE;
@@ -24,73 +24,7 @@ export interface Level {
 }
 
 /** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
-export interface Metrics extends UpstreamMetrics, ReloadMetrics, ReplicaMetrics, AuditMetrics, KeyMetrics, CallMetrics {
-  /** Records an answered request of a client. `seconds` is how long the client waited. */
-  recordRequest(operation: Operation, seconds: number): void;
-  /** Records an answered request to an upstream. */
-  recordUpstreamRequest(upstream: string, operation: Operation, seconds: number): void;
-
-  /**
-   * Sets the number of tools that an endpoint lists for clients of an era. Also sets the estimated number of tokens that the list takes in
-   * the context of a model. `view` is `''` for the merged endpoint.
-   */
-  setCatalogTools(view: string, era: Era, size: { readonly tools: number; readonly tokens: number }): void;
-  /** Removes the series of an endpoint that the config does not have any more. */
-  removeView(view: string): void;
-
-  readonly sessions: Level;
-  /** Parked calls. */
-  readonly parked: Level;
-  readonly requestsInFlight: Level;
-  readonly processes: Level;
-  /** Open event streams toward clients. */
-  readonly streams: Readonly<Record<StreamKind, Level>>;
-
-  /**
-   * Counts refused credentials. Every `reason` in this interface is one of a few constants, such as a row of the error
-   * table: never text from a peer.
-   */
-  countAuthFailure(reason: string): void;
-  /** Counts a request refused because of overload. */
-  countShed(reason: string): void;
-  /** Counts a refusal of a principal above its share, for which other principals have or get the unit of a pool. */
-  countShareRefusal(pool: string): void;
-  /** Counts a refusal or removal because of a bound in `limits.ts`. */
-  countLimit(limit: LimitName): void;
-  /** Counts a list item that is changed or withheld. */
-  countRepair(repair: string): void;
-  /** Counts a refused question of an upstream. */
-  countRefusedQuestion(reason: string): void;
-  /** Counts a failed write to the state directory. */
-  countStateWriteFailure(): void;
-  /** Counts a refusal or removal because a byte budget was used up. */
-  countBudgetRefusal(kind: HeldKind): void;
-  /** Registers a function that returns the bytes held of this kind; it is called at each scrape. */
-  reportHeldBytes(kind: HeldKind, read: () => number): void;
-  /** Registers the function that returns the number of lines that the log has lost; it is called at each scrape. */
-  reportDroppedLines(read: () => number): void;
-  /** Counts a message without a recipient. */
-  countDropped(reason: string): void;
-  /** Counts a notification that a later one about the same resource has replaced before it was sent. */
-  countMergedNotification(): void;
-  /** Counts a request that the access policy denies. */
-  countDenial(upstream: string): void;
-  /** Counts a condition of an access rule that failed, so that it denies. */
-  countRuleFailure(rule: string): void;
-  /** Counts a GET with `Last-Event-ID`. */
-  countResumption(outcome: ResumeOutcome): void;
-
-  /** Counts ended spans of traces. */
-  countSpans(outcome: SpanOutcome, count: number): void;
-
-  /** Registers a function that returns the value of a gauge; it is called at each scrape. */
-  onScrape(gauge: ScrapedGauge, read: () => number): void;
-  /** Calls `update` before each scrape, for gauges that are expensive to keep up to date. */
-  beforeScrape(update: () => Promise<void>): void;
-
-  /** Returns all metrics in Prometheus' text format, of {@link METRICS_TYPE}. */
-  text(): Promise<string>;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
 /**
  * `post`: the response to one request. `get`: the GET stream of a session. `sse`: the stream of a 2024-11-05 client.
@@ -169,7 +103,7 @@ function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => 
   return (kind, read) => readers.set(kind, read);
 }
 
-function droppedLines(registry: Registry): Metrics['reportDroppedLines'] {
+function droppedLines(registry: Registry): (read: () => number) => void {
   let dropped = () => 0;
   new Counter({
     name: 'linkspan_log_dropped_lines_total',
@@ -185,7 +119,7 @@ function droppedLines(registry: Registry): Metrics['reportDroppedLines'] {
   };
 }
 
-function toolGauges(registry: Registry): Pick<Metrics, 'setCatalogTools' | 'removeView'> {
+function toolGauges(registry: Registry) {
   const gauge = (name: string, help: string) =>
     new Gauge({ name, help, labelNames: ['view', 'era'], registers: [registry] });
   const tools = gauge(
@@ -198,12 +132,17 @@ function toolGauges(registry: Registry): Pick<Metrics, 'setCatalogTools' | 'remo
   );
   const views = new Bounded(MAX_VIEWS);
   return {
-    setCatalogTools: (id, era, size) => {
+    /**
+     * Sets the number of tools that an endpoint lists for clients of an era. Also sets the estimated number of tokens that the list takes in
+     * the context of a model. @param id `''` for the merged endpoint.
+     */
+    setCatalogTools: (id: string, era: Era, size: { readonly tools: number; readonly tokens: number }) => {
       const view = id === '' ? '_merged' : views.label(id);
       tools.set({ view, era }, size.tools);
       tokens.set({ view, era }, size.tokens);
     },
-    removeView: (id) => {
+    /** Removes the series of an endpoint that the config does not have any more. */
+    removeView: (id: string) => {
       const view = views.forget(id);
       if (view === undefined) return;
       for (const gauge of [tools, tokens]) for (const era of ERAS) gauge.remove({ view, era });
@@ -219,7 +158,7 @@ const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_acti
  *
  * @param commit of the build; `unknown` if it is not known.
  */
-export function createMetrics(version: string, commit = 'unknown'): Metrics {
+export function createMetrics(version: string, commit = 'unknown') {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
@@ -258,7 +197,7 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     registers: [registry],
   });
 
-  /** Creates a counter with one label that has a bounded number of values. */
+  /** Creates a counter with one label. Its values are a few constants, such as rows of the error table: never text from a peer. */
   const tally = (name: string, help: string, label = 'reason', limit = MAX_REASONS) => {
     const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
     const values = new Bounded(limit);
@@ -271,10 +210,14 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     ...createReplicaMetrics(registry),
     ...createAuditMetrics(registry),
     ...createCallMetrics(registry),
+    /** Registers the function that returns the number of lines that the log has lost; it is called at each scrape. */
     reportDroppedLines: droppedLines(registry),
     ...toolGauges(registry),
-    recordRequest: (operation, seconds) => server.observe(operation, seconds),
-    recordUpstreamRequest: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
+    /** Records an answered request of a client. @param seconds how long the client waited. */
+    recordRequest: (operation: Operation, seconds: number) => server.observe(operation, seconds),
+    /** Records an answered request to an upstream. */
+    recordUpstreamRequest: (upstream: string, operation: Operation, seconds: number) =>
+      client.observe(operation, seconds, upstream),
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
     parked: level('linkspan_parked_calls', 'Parked calls, which wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),
@@ -282,6 +225,7 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     streams: streamLevels(registry),
     countAuthFailure: tally('linkspan_auth_failures_total', 'Requests refused for their credentials.'),
     countShed: tally('linkspan_shed_total', 'Requests and connections refused because of a limit.'),
+    /** Counts a refusal of a principal above its share, for which other principals have or get the unit of a pool. */
     countShareRefusal: tally(
       'linkspan_fair_share_refusals_total',
       'Requests of principals above their share that were refused for the sake of others.',
@@ -315,8 +259,10 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
       values: SPAN_OUTCOMES,
     }),
     countStateWriteFailure: () => stateWriteFailures.inc(),
+    /** Registers a function that returns the value of a gauge; it is called at each scrape. */
     onScrape: scrapedGauges(registry),
-    countLimit: (limit) => limits.inc({ limit }),
+    /** Counts a refusal or removal because of a bound in `limits.ts`. */
+    countLimit: (limit: LimitName) => limits.inc({ limit }),
     countRepair: tally(
       'linkspan_list_repairs_total',
       'Items left out of lists, members left out of items, and items whose texts held hidden characters.',
@@ -328,8 +274,11 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
       'kind',
       HELD_KINDS.length,
     ),
+    /** Registers a function that returns the bytes held of this kind; it is called at each scrape. */
     reportHeldBytes: heldBytes(registry),
-    beforeScrape: (update) => updates.push(update),
+    /** Calls `update` before each scrape, for gauges that are expensive to keep up to date. */
+    beforeScrape: (update: () => Promise<void>) => void updates.push(update),
+    /** Returns all metrics in Prometheus' text format, of {@link METRICS_TYPE}. */
     text: async () => {
       for (const update of updates) await update();
       const texts = [await server.text(), await client.text()];
