@@ -20,33 +20,7 @@ export interface UpstreamLoad {
 }
 
 /** Records metrics with the label `upstream`. */
-export interface UpstreamMetrics {
-  /** Starts the counters of an upstream at 0: Prometheus sees no increase in a series that begins with its first event. */
-  addUpstream(upstream: string): void;
-  setUpstreamState(upstream: string, state: string): void;
-  /** Sets whether an upstream supports each era, as far as known. */
-  setUpstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
-  /** Removes the series of an upstream that the config does not have any more. Further events of it begin new ones. */
-  removeUpstream(upstream: string): void;
-  /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
-  countRestart(upstream: string): void;
-  /** Counts a connection or process that could not be started. */
-  countStartFailure(upstream: string): void;
-  /** Counts the loss of the state that an upstream kept for one client. */
-  countStateLoss(upstream: string, reason: StateLossReason): void;
-  /** Counts whether an upstream has continued the session of a restored client. */
-  countReattachment(upstream: string, outcome: ReattachOutcome): void;
-  /** Counts an attempt to get credentials for an upstream from an authorization server. */
-  countCredentials(upstream: string, outcome: CredentialOutcome): void;
-  /** Records that all lists of an upstream were read, and the time it took. */
-  recordListing(upstream: string, seconds: number): void;
-  /** Counts a definition that was found to differ from the lock. */
-  countLockDifference(upstream: string, status: LockStatus): void;
-  /** Counts a line on an upstream's stdout that is not a message. */
-  countNonProtocolOutput(upstream: string): void;
-  /** Sets the load of all upstreams. Series of other upstreams end. */
-  setUpstreamLoads(loads: readonly UpstreamLoad[]): void;
-}
+export type UpstreamMetrics = ReturnType<typeof createUpstreamMetrics>;
 
 const STATE_LOSS_REASONS = ['idle', 'crash', 'forgotten', 'replaced', 'restored'] as const;
 export type StateLossReason = (typeof STATE_LOSS_REASONS)[number];
@@ -64,7 +38,7 @@ export type CredentialOutcome = (typeof CREDENTIAL_OUTCOMES)[number];
 const LISTING_BUCKETS_SECONDS = [0.05, 0.2, 1, 5, 20, 60];
 
 /** Creates the metrics of upstreams. Upstreams beyond the 256th share the label `_other`. */
-export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
+export function createUpstreamMetrics(registry: Registry) {
   const upstreams = new Bounded(MAX_UPSTREAMS);
   const label = (id: string) => upstreams.label(id);
   const registers = [registry];
@@ -109,7 +83,8 @@ export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
   const states = stateGauges(registry, label);
   const eras = eraGauge(registry, label);
   return {
-    addUpstream: (id) => {
+    /** Starts the counters of an upstream at 0: Prometheus sees no increase in a series that begins with its first event. */
+    addUpstream: (id: string) => {
       const upstream = label(id);
       for (const metric of [restarts, startFailures, junk]) metric.inc({ upstream }, 0);
       for (const reason of STATE_LOSS_REASONS) stateLost.inc({ upstream, reason }, 0);
@@ -117,7 +92,8 @@ export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
       for (const outcome of REATTACH_OUTCOMES) reattached.inc({ upstream, outcome }, 0);
       for (const outcome of CREDENTIAL_OUTCOMES) credentials.inc({ upstream, outcome }, 0);
     },
-    removeUpstream: (id) => {
+    /** Removes the series of an upstream that the config does not have any more. Further events of it begin new ones. */
+    removeUpstream: (id: string) => {
       const upstream = upstreams.forget(id);
       // The series of the label for all others belong to several upstreams.
       if (upstream === undefined) return;
@@ -130,18 +106,23 @@ export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
       eras.remove(upstream);
     },
     setUpstreamState: states.set,
+    /** Sets whether an upstream supports each era, as far as known. */
     setUpstreamEras: eras.set,
-    countRestart: (id) => restarts.inc({ upstream: label(id) }),
-    countStartFailure: (id) => startFailures.inc({ upstream: label(id) }),
-    countStateLoss: (id, reason) => stateLost.inc({ upstream: label(id), reason }),
-    countReattachment: (id, outcome) => reattached.inc({ upstream: label(id), outcome }),
-    recordListing: (id, seconds) => listings.observe({ upstream: label(id) }, seconds),
-    countLockDifference: (id, status) => lockDifferences.inc({ upstream: label(id), status }),
-    countCredentials: (id, outcome) => credentials.inc({ upstream: label(id), outcome }),
-    countNonProtocolOutput: (id) => junk.inc({ upstream: label(id) }),
+    /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
+    countRestart: (id: string) => restarts.inc({ upstream: label(id) }),
+    countStartFailure: (id: string) => startFailures.inc({ upstream: label(id) }),
+    countStateLoss: (id: string, reason: StateLossReason) => stateLost.inc({ upstream: label(id), reason }),
+    countReattachment: (id: string, outcome: ReattachOutcome) => reattached.inc({ upstream: label(id), outcome }),
+    recordListing: (id: string, seconds: number) => listings.observe({ upstream: label(id) }, seconds),
+    countLockDifference: (id: string, status: LockStatus) => lockDifferences.inc({ upstream: label(id), status }),
+    countCredentials: (id: string, outcome: CredentialOutcome) => credentials.inc({ upstream: label(id), outcome }),
+    countNonProtocolOutput: (id: string) => junk.inc({ upstream: label(id) }),
+    /** Sets the load of all upstreams. Series of other upstreams end. */
     setUpstreamLoads: loadGauges(registry, label),
   };
 }
+
+type KnownEras = Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>;
 
 /** Gauges of upstreams. `remove` removes the series with this label. */
 interface UpstreamGauges<Set> {
@@ -152,7 +133,7 @@ interface UpstreamGauges<Set> {
 function stateGauges(
   registry: Registry,
   label: (id: string) => string,
-): UpstreamGauges<UpstreamMetrics['setUpstreamState']> {
+): UpstreamGauges<(upstream: string, state: string) => void> {
   const up = new Gauge({
     name: 'linkspan_upstream_up',
     help: '1 while the upstream serves requests, else 0.',
@@ -190,7 +171,7 @@ function stateGauges(
 function eraGauge(
   registry: Registry,
   label: (id: string) => string,
-): UpstreamGauges<UpstreamMetrics['setUpstreamEras']> {
+): UpstreamGauges<(upstream: string, eras: KnownEras) => void> {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
     help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
@@ -222,7 +203,7 @@ const LOADS = [
   ['linkspan_lock_withheld_items', 'Items of an upstream that the lock withholds.', 'withheldItems'],
 ] as const;
 
-function loadGauges(registry: Registry, label: (id: string) => string): UpstreamMetrics['setUpstreamLoads'] {
+function loadGauges(registry: Registry, label: (id: string) => string): (loads: readonly UpstreamLoad[]) => void {
   const gauges = LOADS.map(([name, help, member]) => {
     return { gauge: new Gauge({ name, help, labelNames: ['upstream'], registers: [registry] }), member };
   });
