@@ -11,6 +11,7 @@ import { bypassesProxy } from '../egress/proxy-bypass.ts';
 import type { Wire } from '../http1/wire.ts';
 import type { LimitName } from '../limits.ts';
 import { Callers } from '../policy/callers.ts';
+import type { Era } from '../protocol/revisions.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CredentialOutcome } from '../telemetry/upstream-metrics.ts';
 import type { CredentialSource } from '../upstream/connection-key.ts';
@@ -138,19 +139,15 @@ export async function upstreamTransports(
       credentials === undefined
         ? transport(target, options)
         : authorized(transport, target, options, credentials, () => wires.open(target, timeouts));
-    const isProcess = false;
-    const startSse = startWith(sseTransport);
-    const sse: TransportOption = { era: 'legacy', isProcess, hasCallStreams: false, start: startSse };
-    const startModern = startWith(modernHttpTransport);
-    const modern: TransportOption = { era: 'modern', isProcess, hasCallStreams: true, start: startModern };
-    const startHttp = startWith(httpTransport);
-    const legacy: TransportOption = {
-      era: 'legacy',
-      isProcess,
-      hasCallStreams: true,
-      canAttach: true,
-      start: startHttp,
-    };
+    const optionOf = (optionEra: Era, hasCallStreams: boolean, transport: HttpTransportOf): TransportOption => ({
+      era: optionEra,
+      isProcess: false,
+      hasCallStreams,
+      start: startWith(transport),
+    });
+    const sse = optionOf('legacy', false, sseTransport);
+    const modern = optionOf('modern', true, modernHttpTransport);
+    const legacy = { ...optionOf('legacy', true, httpTransport), canAttach: true };
     const both = [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     return {
       options: target.kind === 'sse' ? [sse] : both,
