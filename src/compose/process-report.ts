@@ -1,21 +1,17 @@
 import type { UpstreamStatus } from '../operator/admin/answers.ts';
 
-/** Decides when the processes of upstreams are logged: for the first process, and each time their number has doubled. */
-export class ProcessReportTimes {
+/**
+ * Returns the function that decides when the processes of upstreams are logged: for the first one, and each time their number has doubled. It gets
+ * the number of connections of each stdio upstream by its id. If a line is due, these numbers count as logged.
+ */
+export function processReportTimes(): (connections: ReadonlyMap<string, number>) => boolean {
   /** The highest number of connections in a log line, by upstream id. */
-  readonly #shown = new Map<string, number>();
-
-  /**
-   * Returns whether a log line is due. If so, these numbers count as logged.
-   *
-   * @param connections the number of connections of each stdio upstream, by upstream id.
-   */
-  isDue(connections: ReadonlyMap<string, number>): boolean {
-    const isDue = [...connections].some(([id, count]) => count > 0 && count >= 2 * (this.#shown.get(id) ?? 0));
-    if (!isDue) return false;
-    for (const [id, count] of connections) this.#shown.set(id, Math.max(count, this.#shown.get(id) ?? 0));
-    return true;
-  }
+  const shown = new Map<string, number>();
+  return (connections) => {
+    const isDue = [...connections].some(([id, count]) => count > 0 && count >= 2 * (shown.get(id) ?? 0));
+    if (isDue) for (const [id, count] of connections) shown.set(id, Math.max(count, shown.get(id) ?? 0));
+    return isDue;
+  };
 }
 
 /** One upstream in {@link processReport}. */

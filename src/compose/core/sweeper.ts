@@ -1,4 +1,4 @@
-import { processReport, ProcessReportTimes } from '../process-report.ts';
+import { processReport, processReportTimes } from '../process-report.ts';
 import { fullUpstreamStatuses } from '../upstream-status.ts';
 import type { ClientRequestParts } from './client-requests.ts';
 import type { ClientParts } from './clients.ts';
@@ -17,7 +17,7 @@ type SweeperParts = Pick<CommonParts, 'upstreams' | 'transports' | 'log'> &
 /** Releases unused sessions, groups and connections, and logs the processes of upstreams. */
 export class Sweeper {
   readonly #parts: SweeperParts;
-  readonly #reportTimes = new ProcessReportTimes();
+  readonly #isReportDue = processReportTimes();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(parts: SweeperParts) {
@@ -47,7 +47,7 @@ export class Sweeper {
   async #reportProcesses(): Promise<void> {
     const { upstreams, transports, log, offers } = this.#parts;
     const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
-    if (!this.#reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
+    if (!this.#isReportDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
     const processUsage = () => transports.processUsage();
     log.info(processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })), 'processes of upstreams');
   }

@@ -28,7 +28,7 @@ import { type ChangedCore, LatestChanges } from './latest-changes.ts';
 import { replicaAnswers } from './replica-answers.ts';
 import { ReplicasAdmin } from './replicas-admin.ts';
 import { type RingCallbacks, RingWatch } from './ring-watch.ts';
-import { SharedAddresses } from './shared-addresses.ts';
+import { sharedAddresses } from './shared-addresses.ts';
 
 /** A place of shared state, as a process needs it to join the others. */
 export interface SharedPlace {
@@ -124,7 +124,7 @@ export async function joinReplicas(
   );
   cleanups.defer(() => server.close());
   const address = place.addressOf(server.port);
-  const addresses = new SharedAddresses(placements.leaseMs, (shared) => place.onSharedAddress?.(shared));
+  const findShared = sharedAddresses(placements.leaseMs, (shared) => place.onSharedAddress?.(shared));
   const owners = await ReplicaOwners.open({
     table: placements,
     process: randomUUID(),
@@ -134,7 +134,7 @@ export async function joinReplicas(
     metrics,
     tokenOf: (principal) => callers.tokenOf(principal),
     isEnded: (session) => state.sessions.isEnded(session),
-    onMembers: (members) => addresses.onMembers(members, performance.now()),
+    onMembers: (members) => findShared(members, performance.now()),
     onUnreadable: (other) => place.onUnreadable?.(other),
     onTrouble: (trouble, cause) => {
       metrics.countLeaseTrouble(trouble);

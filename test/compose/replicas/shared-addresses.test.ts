@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { Cleanups } from '../../../src/compose/cleanups.ts';
 import { joinReplicas, type SharedPlace } from '../../../src/compose/replicas/replicas.ts';
-import { SharedAddresses } from '../../../src/compose/replicas/shared-addresses.ts';
+import { sharedAddresses } from '../../../src/compose/replicas/shared-addresses.ts';
 import { Callers } from '../../../src/policy/callers.ts';
 import { MemoryCounterTable } from '../../../src/store/memory/counter-table.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
@@ -27,10 +27,10 @@ const member = (process: string, address: string, nth = 1) => ({
 /** Returns a function that shows members at a time, and returns the addresses that were reported since the last one. */
 function watching() {
   let reported: string[] = [];
-  const addresses = new SharedAddresses(LEASE_MS, (address) => reported.push(address));
-  return (nowMs: number, ...members: Parameters<SharedAddresses['onMembers']>[0]): readonly string[] => {
+  const find = sharedAddresses(LEASE_MS, (address) => reported.push(address));
+  return (nowMs: number, ...members: Parameters<typeof find>[0]): readonly string[] => {
     reported = [];
-    addresses.onMembers(members, nowMs);
+    find(members, nowMs);
     return reported;
   };
 }
