@@ -101,6 +101,6 @@ export function parseLine(text: string): Line | undefined {
   const line = jsonOf(text);
   const { data } = MESSAGE.safeParse(line);
   if (data !== undefined) return { kind: 'message', message: data.message };
-  const answer = readAnswer(line);
-  return answer === undefined ? undefined : { kind: 'answer', answer };
+  const read = readAnswer(line);
+  return read === undefined ? undefined : { kind: 'answer', answer: read.answer };
 }

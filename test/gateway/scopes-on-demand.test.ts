@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Config } from '../../src/config/values/config.ts';
-import { answerText, parseAnswerText } from '../../src/gateway/exchange/answer-text.ts';
+import { answerText, readAnswer } from '../../src/gateway/exchange/answer-text.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
@@ -445,6 +445,6 @@ test('a client with one stream reads in the error which scopes it needs', TIMEOU
 test('the scopes of an answer come along from another process', () => {
   const error = { code: -31029, message: 'no', data: { code: 'insufficient-scope' } };
   for (const answer of [{ kind: 'error', error, scopes: ['w'] } as const, { kind: 'error', error } as const]) {
-    assert.deepEqual(parseAnswerText(answerText(answer)), answer);
+    assert.deepEqual(readAnswer(JSON.parse(answerText(answer)))?.answer, answer);
   }
 });

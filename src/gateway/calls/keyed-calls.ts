@@ -2,13 +2,14 @@ import type { Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError, toGatewayError, toRpcError } from '../../errors.ts';
 import { orderedText } from '../../json/ordered.ts';
+import { jsonOf } from '../../json/record.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { idempotencyKeyOf, META, withoutIdempotencyKey } from '../../protocol/meta.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallStore } from '../../store/keyed-call-store.ts';
 import type { KeyedCallOutcome } from '../../telemetry/call-metrics.ts';
-import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
-import type { AuditRecorder } from '../records/audit-recorder.ts';
+import { answerText, readAnswer } from '../exchange/answer-text.ts';
+import { type AuditRecorder, isUpstreamError } from '../records/audit-recorder.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Owners } from '../exchange/owners.ts';
@@ -126,11 +127,12 @@ export class KeyedCalls {
   ): Promise<CallOutcome> {
     const { keepMs } = this.#parts.settings().idempotency;
     const { revision } = exchange.client.caller;
-    const end = (answer: Answer) => this.#late.end(call, claim, `${revision} ${answerText(answer)}`, keepMs);
+    const end = (answer: Answer, isUpstreams = false) =>
+      this.#late.end(call, claim, `${revision} ${answerText(answer, isUpstreams)}`, keepMs);
     try {
       const outcome = await make({ ...to, params: withoutIdempotencyKey(to.params) });
       if (exchange.failure !== undefined) await end({ kind: 'error', error: toRpcError(exchange.failure) });
-      else if (isAnswer(outcome)) await end(outcome);
+      else if (isAnswer(outcome)) await end(outcome, isUpstreamError(exchange));
       else await this.#late.release(call, claim);
       return outcome;
     } catch (thrown) {
@@ -187,13 +189,17 @@ export class KeyedCalls {
   }
 
   /** @throws {GatewayError} `outcome-unknown` */
-  #answerIn({ client }: OpenExchange, upstream: string, outcome: string | undefined): Answer {
+  #answerIn(exchange: OpenExchange, upstream: string, outcome: string | undefined): Answer {
     const { onOutcome } = this.#parts;
-    const { revision } = client.caller;
+    const { revision } = exchange.client.caller;
     const space = outcome?.indexOf(' ') ?? 0;
     const made = outcome?.slice(0, space);
-    const answer = made === revision ? parseAnswerText(outcome?.slice(space + 1) ?? '') : undefined;
-    if (answer !== undefined) return answer;
+    const stored = made === revision ? readAnswer(jsonOf(outcome?.slice(space + 1) ?? '')) : undefined;
+    if (stored !== undefined) {
+      const { answer, isUpstreams } = stored;
+      if (isUpstreams) exchange.outcome = { answer, error: 'rpc_error' };
+      return answer;
+    }
     onOutcome('lost');
     if (made === undefined || made === revision) throw unknown(upstream, 'its answer is not kept any more');
     throw unknown(upstream, `its answer is for a client of revision ${made}`);

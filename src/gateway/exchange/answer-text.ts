@@ -4,26 +4,31 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 const ANSWER = z.union([
   z.strictObject({ result: z.string() }),
   z.strictObject({
-    error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }),
+    error: z.looseObject({ code: z.number(), message: z.string(), data: z.unknown().optional() }),
     scopes: z.array(z.string()).exactOptional(),
+    isUpstreams: z.literal(true).exactOptional(),
   }),
 ]);
 
-/** Returns an answer as a text for other processes and versions. */
-export function answerText(answer: Answer): string {
+/** An answer as it was written. */
+interface ReadAnswer {
+  readonly answer: Answer;
+  /** True for an error of an upstream, whose data may look like that of the gateway. */
+  readonly isUpstreams: boolean;
+}
+
+/** Returns an answer as a text for other processes and versions. @param isUpstreams see {@link ReadAnswer}. Default: false. */
+export function answerText(answer: Answer, isUpstreams = false): string {
   if (answer.kind === 'result') return JSON.stringify({ result: answer.result });
   const { kind: _kind, ...error } = answer;
-  return JSON.stringify(error);
+  return JSON.stringify(isUpstreams ? { ...error, isUpstreams } : error);
 }
 
-/** Returns the answer of a text. Returns undefined if a later version has written it. */
-export function parseAnswerText(text: string): Answer | undefined {
-  return readAnswer(JSON.parse(text));
-}
-
-/** Like {@link parseAnswerText}, for the parsed text. */
-export function readAnswer(parsed: unknown): Answer | undefined {
+/** Returns the answer of a text that is parsed as JSON. Returns undefined if a later version has written it. */
+export function readAnswer(parsed: unknown): ReadAnswer | undefined {
   const { data } = ANSWER.safeParse(parsed);
   if (data === undefined) return undefined;
-  return 'result' in data ? { kind: 'result', result: data.result } : { kind: 'error', ...data };
+  if ('result' in data) return { answer: { kind: 'result', result: data.result }, isUpstreams: false };
+  const { isUpstreams = false, ...error } = data;
+  return { answer: { kind: 'error', ...error }, isUpstreams };
 }

@@ -4,6 +4,7 @@ import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { inputRequiredResult } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
+import { jsonOf } from '../../json/record.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Level } from '../../telemetry/metrics.ts';
@@ -16,7 +17,7 @@ import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { EndedCalls, RETAIN_MS } from './ended-calls.ts';
-import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
+import { answerText, readAnswer } from '../exchange/answer-text.ts';
 import type { OutcomeStore } from '../../store/outcome-store.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 
@@ -274,8 +275,8 @@ export class ParkedCalls {
     const ended = this.#ended.find(park, performance.now());
     if (ended !== undefined) return ended;
     const text = await this.#parts.outcomes?.find(park);
-    const outcome = text === undefined ? undefined : parseAnswerText(text);
-    if (outcome !== undefined) return outcome;
+    const stored = text === undefined ? undefined : readAnswer(jsonOf(text));
+    if (stored !== undefined) return stored.answer;
     if (lostUpstream === undefined && !this.#isClosed) {
       if (!this.#ended.mayLack(performance.now())) throw callIsOver();
       const message = 'the answer of this call is not kept any more; check what the call did before you make it again';

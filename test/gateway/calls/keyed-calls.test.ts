@@ -235,6 +235,34 @@ test('the audit log says that an answer is that of an earlier call', TIMEOUT, as
   );
 });
 
+test('an error of the upstream is recorded as one of it when it is given again', TIMEOUT, async () => {
+  const data = { code: 'rate-limited', executed: 'no' };
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'lies', ...TOOL }] },
+    request: (peer, { id }) => {
+      peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":7,"message":"lie","data":${JSON.stringify(data)}}}`);
+    },
+  });
+  await using audit = await openTestAudit();
+  {
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    for (let n = 0; n < 2; n++) {
+      const { answer } = await client.request('tools/call', keyed('up__lies', 'k'));
+      assert.deepEqual(answer, { kind: 'error', error: { code: 7, message: 'lie', data } });
+    }
+    assert.equal((await gateway.metrics.text()).includes('error_type="rate-limited"'), false);
+  }
+  const records = (await audit.records()).filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(
+    records.map(({ isReplay, decision, error, executed }) => [isReplay, decision, error, executed]),
+    [
+      [undefined, 'allowed', 'rpc_error', 'unknown'],
+      [true, 'allowed', 'rpc_error', 'unknown'],
+    ],
+  );
+});
+
 test('the time for which answers are kept is that of the config, at once', TIMEOUT, async () => {
   const { memory } = upstream();
   await using gateway = await testCore({ up: { memory } });
