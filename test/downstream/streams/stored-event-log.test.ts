@@ -308,53 +308,6 @@ test('the end of a session removes its events', OPTIONS, async () => {
   assert.deepEqual(await connection.command('KEYS', `${index.replaceAll(/[{}]/g, '?')}*`), []);
 });
 
-test('beyond the bounds of a session, ended streams go first, then the oldest events', OPTIONS, async () => {
-  const one = await start({ events: 4 });
-  const session = eventSession();
-  const log = await one.open(session);
-  for (const stream of ['running', 'ended']) log.open(stream, false);
-  await append(log, 'running', [1, 2]);
-  await append(log, 'ended', [1]);
-  log.finish('ended', 0, 1);
-  await append(log, 'running', [3]);
-  assert.equal((await one.store.read(session.ref, 'ended'))?.last, 1);
-  await append(log, 'running', [4]);
-  assert.equal(await one.store.read(session.ref, 'ended'), undefined);
-  await append(log, 'running', [5, 6]);
-  const found = await one.store.read(session.ref, 'running');
-  assert.deepEqual(
-    found?.events.map(({ seq }) => seq),
-    [3, 4, 5, 6],
-  );
-  const bytes = await start({ bytes: 3_000 });
-  const second = eventSession();
-  const long = await bytes.open(second);
-  long.open('a', false);
-  for (const seq of [1, 2, 3, 4]) await append(long, 'a', [seq], 'x'.repeat(500));
-  assert.deepEqual(
-    (await bytes.store.read(second.ref, 'a'))?.events.map(({ seq }) => seq),
-    [3, 4],
-  );
-});
-
-test('limit storedEventBytesPerPrincipal removes the events that expire first', OPTIONS, async () => {
-  const one = await start({ principalBytes: 6_000 });
-  const principal = randomUUID();
-  const sessions = [eventSession(principal), eventSession(principal), eventSession(principal)];
-  const other = eventSession();
-  for (const session of [other, ...sessions]) {
-    const log = await one.open(session);
-    log.open('a', false);
-    await append(log, 'a', [1], 'x'.repeat(1_500));
-  }
-  assert.deepEqual(one.limits, ['storedEventBytesPerPrincipal']);
-  const [first, second, third] = await Promise.all(
-    [...sessions, other].map(async ({ ref }) => (await one.store.read(ref, 'a'))?.lastAdded),
-  );
-  assert.deepEqual([first, second, third], [undefined, 1, 1]);
-  assert.equal((await one.store.read(other.ref, 'a'))?.lastAdded, 1, 'another principal loses nothing');
-});
-
 // REL-19
 test('a stream whose entry has expired is stored again with its next event', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
@@ -406,18 +359,6 @@ test('the answer of a stream whose events made room for others is stored', OPTIO
   await one.connection.command('DEL', one.keys.events(first.ref).index);
   await append(early, 'a', [3]);
   assert.equal(await one.store.read(first.ref, 'a'), undefined, 'a stream that has ended does not begin again');
-});
-
-test('limit storedEventsBytes removes events of the principal that has most', OPTIONS, async () => {
-  const one = await start({ totalBytes: 12_000 });
-  const [small, big] = [eventSession(), eventSession()];
-  const logs = [await one.open(small), await one.open(big)];
-  for (const log of logs) log.open('a', false);
-  await append(logs[0] ?? assert.fail(), 'a', [1], 'x'.repeat(1_000));
-  await append(logs[1] ?? assert.fail(), 'a', [1, 2, 3, 4, 5], 'x'.repeat(2_000));
-  await waitUntil(async () => (await one.store.read(big.ref, 'a')) === undefined);
-  assert.equal((await one.store.read(small.ref, 'a'))?.lastAdded, 1);
-  assert.deepEqual(one.limits, ['storedEventsBytes']);
 });
 
 test('limit storedEventBytes: a larger event is read in this process alone', OPTIONS, async () => {
