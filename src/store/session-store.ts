@@ -32,6 +32,14 @@ export type SessionChange =
 /** Attachments may take this part of the space for records, since the session goes on without them. */
 export const ATTACHMENTS_FRACTION = 0.5;
 
+/** The parts of a process that shares its session store with others. A change carries the placement of its session. */
+export interface Fencing {
+  /** Returns the placement of a session of this process, as text; undefined if it has none. */
+  readonly fenceOf: (session: SessionRef) => string | undefined;
+  /** Called when a change is refused, because the session is not that of this process any more. */
+  readonly onFenced: (session: SessionRef) => void;
+}
+
 /**
  * Stores the session state that must survive a restart.
  *

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { GatewayError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import type { EventChange, EventStore, OnEventLimit, StoredStream } from '../event-store.ts';
-import type { SessionRef } from '../session-store.ts';
+import type { Fencing, SessionRef } from '../session-store.ts';
 import type { RedisAccess } from './access.ts';
 import { ACCOUNT_EVENTS, READ_EVENTS, SHED_EVENTS, TAKE_EVENTS, WRITE_EVENTS } from './scripts/event-scripts.ts';
 import { hashOf } from '../placement-table.ts';
@@ -19,9 +19,7 @@ const EVENT = /^(\d+):(.*)$/;
 const SHED = z.tuple([z.int(), z.int()]);
 const OVER = z.union([z.tuple([]), z.tuple([z.string(), z.int()])]);
 
-export interface RedisEventStoreParts extends RedisAccess {
-  /** Returns the placement of a session of this process, as text; undefined if it has none. */
-  readonly fenceOf: (session: SessionRef) => string | undefined;
+export interface RedisEventStoreParts extends RedisAccess, Pick<Fencing, 'fenceOf'> {
   /** The name of this process; see `Owners.name`. */
   readonly process: string;
   /** Returns whether another process of this name has a lease. Asks for one that is not known, since it may have joined just now. */

@@ -3,6 +3,7 @@ import { GatewayError } from '../../errors.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import {
   ATTACHMENTS_FRACTION,
+  type Fencing,
   type SessionChange,
   type SessionRecord,
   type SessionRef,
@@ -23,11 +24,7 @@ const FIELDS = z.array(z.string());
 const ATTACHMENT = z.object({ upstream: z.string(), text: z.string() });
 const CHANGE_REPLY = z.enum(['', 'fenced', 'subscriptionsPerSession', 'sessionRecordBytesPerPrincipal']);
 
-export interface RedisSessionStoreParts extends RedisAccess {
-  /** Returns the placement of a session of this process, as text; undefined if it has none. */
-  readonly fenceOf: (session: SessionRef) => string | undefined;
-  /** Called when a change is refused, because the session is not that of this process any more. */
-  readonly onFenced: (session: SessionRef) => void;
+export interface RedisSessionStoreParts extends RedisAccess, Fencing {
   /** Returns the message to the owner of a placement that is revoked. */
   readonly revokedText: (key: PlacementKey) => string;
   /** Called when a bound refuses or removes something. */

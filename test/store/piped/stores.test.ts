@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
 import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
@@ -11,10 +10,9 @@ import { pipedPlacementTable } from '../../../src/store/piped/placement-table.ts
 import { pipedSessionStore } from '../../../src/store/piped/session-store.ts';
 import { remoteStore } from '../../../src/store/piped/remote-store.ts';
 import { PipedTaskStore } from '../../../src/store/piped/task-store.ts';
-import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
-import type { SessionRef } from '../../../src/store/session-store.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { counterTableContract } from '../counter-table.contract.ts';
+import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';
 import { keyedCallStoreContract } from '../keyed-call-store.contract.ts';
 import { keyStoreContract } from '../key-store.contract.ts';
 import { MemoryOfferStore } from '../memory/memory-offer-store.ts';
@@ -28,10 +26,8 @@ import { taskStoreContract } from '../task-store.contract.ts';
 import { pipePair, testParent } from './pipe-pair.ts';
 
 const OPTIONS = { timeout: 120_000 };
-const HOUR = 3_600_000;
 const LONG_MS = 60_000;
 const disposable = { [Symbol.asyncDispose]: async () => undefined };
-const keyOf = ({ principal, serial }: SessionRef): PlacementKey => ({ principal, name: `s.${serial}` });
 
 keyStoreContract('piped', async () => ({ ...remoteStore(testParent().worker(), STORES.keys), ...disposable }));
 offerStoreContract('piped', async () => Object.assign(pipedOfferStore(testParent().worker()), disposable));
@@ -56,75 +52,16 @@ keyedCallStoreContract('piped', async (onLimit, bounds) =>
     STORES.keyedCalls,
   ),
 );
-sessionStoreContract('piped', async () => {
-  const worker = testParent().worker();
-  const { store, own } = openSessions(worker);
-  return {
-    failure: undefined,
-    nextSerial: async (principal) => {
-      const serial = await store.nextSerial(principal);
-      await own({ principal, serial, expiresMs: 0 }, 'one');
-      return serial;
-    },
-    load: (session) => store.load(session),
-    change: (session, change) => store.change(session, change),
-    end: (session) => store.end(session),
-    isEnded: (session) => store.isEnded(session),
-    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
-  };
-});
-
-/** Returns the session store of a worker. */
-function openSessions(worker: PipeCalls) {
+/** Returns a worker with the session store of the parent. */
+function openSessions(worker: PipeCalls): SessionProcess {
   const table = pipedPlacementTable(worker, LONG_MS);
-  const fences = new Map<string, string>();
-  const fenced: SessionRef[] = [];
-  const nameOf = (session: SessionRef) => JSON.stringify(keyOf(session));
-  const store = pipedSessionStore({
-    calls: worker,
-    fenceOf: (session) => fences.get(nameOf(session)),
-    onFenced: (session) => void fenced.push(session),
-  });
-  const own = async (session: SessionRef, member: string, from?: string) => {
-    fences.set(nameOf(session), placementText(await table.claim(keyOf(session), member, from)));
-  };
-  return { store, table, own, fenced };
+  return new SessionProcess(table, (fencing) => pipedSessionStore({ calls: worker, ...fencing }));
 }
 
-async function newSession({ store, own }: ReturnType<typeof openSessions>, member: string): Promise<SessionRef> {
-  const principal = randomUUID();
-  const session = { principal, serial: await store.nextSerial(principal), expiresMs: Date.now() + HOUR };
-  await own(session, member);
-  return session;
-}
-
-// REL-27
-test('a write of a worker that has lost the session is refused, and changes nothing', OPTIONS, async () => {
+sessionStoreContract('piped', async () => openSessions(testParent().worker()).claiming());
+fencedSessionsContract('piped', async () => {
   const parent = testParent();
-  const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
-  const session = await newSession(one, 'one');
-  await one.store.change(session, { kind: 'subscribe', uri: 'a' });
-  await two.own(session, 'two', 'one');
-  await assert.rejects(one.store.change(session, { kind: 'subscribe', uri: 'b' }), { code: 'store-unavailable' });
-  assert.deepEqual(one.fenced, [session]);
-  await two.store.change(session, { kind: 'subscribe', uri: 'c' });
-  assert.deepEqual(await one.store.load(session), { subscriptions: ['a', 'c'] });
-});
-
-test('the end of a session at one worker is told to its owner, and is an end at all', OPTIONS, async () => {
-  const parent = testParent();
-  const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
-  const session = await newSession(one, 'one');
-  const revoked: PlacementKey[] = [];
-  await one.table.watch(
-    'one',
-    (key) => revoked.push(key),
-    () => undefined,
-  );
-  assert.equal(await two.store.end(session), true);
-  await waitUntil(() => revoked.length > 0);
-  assert.deepEqual(revoked, [keyOf(session)]);
-  assert.equal(await one.store.isEnded(session), true);
+  return [openSessions(parent.worker()), openSessions(parent.worker())];
 });
 
 test('a worker that has gone is no member, and others get what it had', OPTIONS, async () => {

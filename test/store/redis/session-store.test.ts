@@ -3,143 +3,43 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { LIMITS } from '../../../src/limits.ts';
-import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
+import type { PlacementKey } from '../../../src/store/placement-table.ts';
 import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
-import type { SessionRef } from '../../../src/store/session-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
+import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const redis = sharedRedis();
 
-interface Opened {
-  readonly store: RedisSessionStore;
-  readonly table: RedisPlacementTable;
-  readonly limits: string[];
-  /** Sessions whose writes were refused. */
-  readonly fenced: SessionRef[];
-  /** The placement that writes carry, in place of that of {@link own}. */
-  fence: string | undefined;
-}
-
-/** Placements of sessions that all processes of a test have, by serial number and principal. */
-const placements = new Map<string, string>();
-const nameOf = ({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>) => `${serial} ${principal}`;
-
-/** Makes the processes of a test the owners of a session. */
-async function own({ table }: Pick<Opened, 'table'>, session: Pick<SessionRef, 'principal' | 'serial'>): Promise<void> {
-  const key = { principal: session.principal, name: `s.${session.serial}` };
-  placements.set(nameOf(session), placementText(await table.claim(key, 'all', undefined)));
-}
-
-async function open(config: RedisConfig): Promise<Opened> {
-  const { connection, keys, box } = await openRedis(config);
-  const table = new RedisPlacementTable({ connection, keys, box }, 5_000);
+/** Opens one process. */
+async function open(config: RedisConfig) {
+  const access = await openRedis(config);
+  const table = new RedisPlacementTable(access, 5_000);
   const limits: string[] = [];
-  const fenced: SessionRef[] = [];
   const revokedText = (key: PlacementKey) => table.revokedText(key);
-  const store = new RedisSessionStore({
-    connection,
-    keys,
-    box,
-    fenceOf: (session) => opened.fence ?? placements.get(nameOf(session)),
-    onFenced: (session) => fenced.push(session),
-    revokedText,
-    onLimit: (limit) => limits.push(limit),
-  });
-  const opened: Opened = { store, table, limits, fenced, fence: undefined };
-  return opened;
+  const onLimit = (limit: string) => limits.push(limit);
+  const opened = new SessionProcess(
+    table,
+    (fencing) => new RedisSessionStore({ ...access, ...fencing, revokedText, onLimit }),
+  );
+  return Object.assign(opened, { limits });
 }
 
-/** Opens a session that the processes of the test own. */
-async function newSession(
-  opened: Pick<Opened, 'store' | 'table'>,
-  principal: string = randomUUID(),
-): Promise<SessionRef> {
-  const session = { principal, serial: await opened.store.nextSerial(principal), expiresMs: Date.now() + HOUR };
-  await own(opened, session);
-  return session;
-}
-
-sessionStoreContract('redis', async () => {
-  const opened = await open(redisConfig((await redis).url));
-  const { store } = opened;
-  return {
-    failure: undefined,
-    nextSerial: async (principal) => (await newSession(opened, principal)).serial,
-    load: (session) => store.load(session),
-    change: (session, change) => store.change(session, change),
-    end: (session) => store.end(session),
-    isEnded: (session) => store.isEnded(session),
-    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
-  };
-});
-
-test('processes of one gateway see the changes and the ends of each other', OPTIONS, async () => {
+sessionStoreContract('redis', async () => (await open(redisConfig((await redis).url))).claiming());
+fencedSessionsContract('redis', async () => {
   const config = redisConfig((await redis).url);
-  const opened = await open(config);
-  const [one, two] = [opened.store, (await open(config)).store];
-  const session = await newSession(opened);
-  await one.change(session, { kind: 'use', upstream: 'files' });
-  await two.change(session, { kind: 'subscribe', uri: 'a' });
-  assert.deepEqual(await one.load(session), { subscriptions: ['a'], upstreams: ['files'] });
-  const serials = await Promise.all(
-    Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? one : two).nextSerial(session.principal)),
-  );
-  assert.deepEqual(
-    serials.toSorted((a, b) => a - b),
-    Array.from({ length: 20 }, (_, n) => session.serial + 1 + n),
-  );
-  await two.end(session);
-  assert.equal(await one.isEnded(session), true);
-  assert.equal(await one.load(session), undefined);
-});
-
-// REL-27
-test('a write of a process that has lost the session is refused, and changes nothing', OPTIONS, async () => {
-  const config = redisConfig((await redis).url);
-  const [one, two] = [await open(config), await open(config)];
-  const session = await newSession(one);
-  const key = { principal: session.principal, name: `s.${session.serial}` };
-  one.fence = placementText(await one.table.claim(key, 'one', 'all'));
-  await one.store.change(session, { kind: 'subscribe', uri: 'a' });
-  two.fence = placementText(await two.table.claim(key, 'two', 'one'));
-  for (const change of [
-    { kind: 'subscribe', uri: 'b' },
-    { kind: 'unsubscribe', uri: 'a' },
-    { kind: 'level', level: 'error' },
-    { kind: 'use', upstream: 'x' },
-    { kind: 'attach', upstream: 'x', text: 'y' },
-  ] as const) {
-    assert.equal(await one.store.change(session, change), 'fenced', change.kind);
-  }
-  assert.deepEqual(
-    one.fenced,
-    Array.from({ length: 5 }, () => session),
-    'it checks whether it has the session',
-  );
-  await two.store.change(session, { kind: 'level', level: 'debug' });
-  assert.deepEqual(await two.store.load(session), { subscriptions: ['a'], logLevel: 'debug' });
-});
-
-// REL-27
-test('a process that does not have a session changes nothing of it', OPTIONS, async () => {
-  const config = redisConfig((await redis).url);
-  const [one, two] = [await open(config), await open(config)];
-  const session = await newSession(one);
-  placements.delete(nameOf(session));
-  assert.equal(await one.store.change(session, { kind: 'attach', upstream: 'x', text: 'y' }), 'fenced');
-  assert.equal(await two.store.load(session), undefined);
+  return [await open(config), await open(config)];
 });
 
 // R10
 test('what a newer version has stored of a session is kept, and ignored', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const opened = await open(config);
-  const session = await newSession(opened);
+  const session = await opened.open();
   await opened.store.change(session, { kind: 'subscribe', uri: 'a' });
   const { connection, keys } = await openRedis(config);
   const { record } = keys.session(session);
@@ -210,30 +110,12 @@ test('numbers of an older version, which does not name its Redis, are counted on
   assert.match(String(await connection.command('GET', server)), /^[0-9a-f]{40}$/);
 });
 
-test('the end of a session frees its placement and reaches its owner', OPTIONS, async () => {
-  const config = redisConfig((await redis).url);
-  const [one, two] = [await open(config), await open(config)];
-  const session = await newSession(one);
-  const key = { principal: session.principal, name: `s.${session.serial}` };
-  const received: PlacementKey[] = [];
-  await one.table.watch(
-    'one',
-    (each) => received.push(each),
-    () => undefined,
-  );
-  const placement = await one.table.claim(key, 'one', 'all');
-  await two.store.end(session);
-  await waitUntil(() => received.length > 0);
-  assert.deepEqual(received, [key]);
-  assert.equal(await one.table.confirm(key, placement), false);
-});
-
 // R12
 test('an end that cannot be written counts at once, and is written when Redis is back', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const [one, two] = [await open(config), await open(config)];
-  const session = await newSession(one);
+  const session = await one.open();
   server.pause();
   assert.equal(await one.store.end(session), false);
   assert.equal(await one.store.isEnded(session), true);
@@ -288,19 +170,19 @@ test('limit sessionRecordBytesPerPrincipal counts the records that have not expi
   const { store, limits } = opened;
   const principal = randomUUID();
   const long = (n: number) => `${n}`.padEnd(4_000, 'x');
-  const small = await newSession(opened, principal);
+  const small = await opened.open(principal);
   assert.equal(await store.change(small, { kind: 'subscribe', uri: long(0) }), undefined);
   let refused: string | undefined;
-  let session = await newSession(opened, principal);
+  let session = await opened.open(principal);
   for (let n = 0; refused === undefined; n++) {
-    if (n % 900 === 899) session = await newSession(opened, principal);
+    if (n % 900 === 899) session = await opened.open(principal);
     refused = await store.change(session, { kind: 'subscribe', uri: long(n) });
   }
   assert.equal(refused, 'sessionRecordBytesPerPrincipal');
   assert.deepEqual(limits, ['sessionRecordBytesPerPrincipal']);
   // A record that expires soon takes the place of another one.
   await store.end(small);
-  const brief = { ...(await newSession(opened, principal)), expiresMs: Date.now() + 3_000 };
+  const brief = { ...(await opened.open(principal)), expiresMs: Date.now() + 3_000 };
   assert.equal(await store.change(brief, { kind: 'subscribe', uri: long(0) }), undefined);
   const change = () => store.change(session, { kind: 'subscribe', uri: long(-1) });
   const full = await change();
@@ -314,7 +196,7 @@ test('Redis has no principal and no URI in readable form', OPTIONS, async () => 
   const config = redisConfig(server.url);
   const opened = await open(config);
   const { store } = opened;
-  const session = await newSession(opened, 'canary-principal');
+  const session = await opened.open('canary-principal');
   await store.change(session, { kind: 'subscribe', uri: 'file:///canary-uri' });
   await store.change(session, { kind: 'use', upstream: 'canary-upstream' });
   const { connection } = await openRedis(config);
