@@ -218,8 +218,9 @@ export class Journal implements AsyncDisposable {
     try {
       await appendFile(this.#path, text, { mode: 0o600 });
     } catch (thrown) {
-      // A partly written text would take up the space that the next attempt needs.
-      this.#isTorn = !(await isFulfilled(truncate(this.#path, this.#size)));
+      // A partly written text would take up the space that the next attempt needs. An unfinished line before it stays.
+      const isCut = await isFulfilled(truncate(this.#path, this.#size));
+      this.#isTorn ||= !isCut;
       throw thrown;
     }
     this.#size += bytes + (this.#isTorn ? 1 : 0);

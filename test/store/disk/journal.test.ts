@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Journal } from '../../../src/store/disk/journal.ts';
+import { smallDisk } from '../../support/small-disk.ts';
 
 const LIMIT = { timeout: 120_000 };
 let root = '';
@@ -46,6 +47,22 @@ test('a line after an unfinished one begins on a line of its own', LIMIT, async 
   assert.deepEqual(await Array.fromAsync(journal.read()), ['whole', 'torn']);
   await journal.append('next');
   assert.equal(await readFile(path, 'utf8'), 'whole\ntorn\nnext\n');
+  await journal[Symbol.asyncDispose]();
+});
+
+// N-31
+test('a line after an unfinished one begins on its own also after a write has failed', LIMIT, async () => {
+  await using disk = await smallDisk('2m');
+  const { path, journal } = journalOf({ dir: disk.path });
+  await appendFile(path, 'whole\ntorn');
+  assert.deepEqual(await Array.fromAsync(journal.read()), ['whole', 'torn']);
+  await disk.fill();
+  const long = 'x'.repeat(10_000);
+  assert.equal(await journal.append(long), false);
+  assert.equal(await readFile(path, 'utf8'), 'whole\ntorn');
+  await disk.free();
+  assert.equal(await journal.append('next'), true);
+  assert.equal(await readFile(path, 'utf8'), `whole\ntorn\n${long}\nnext\n`);
   await journal[Symbol.asyncDispose]();
 });
 
