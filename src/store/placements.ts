@@ -95,6 +95,7 @@ export class Placements {
   static async open(parts: PlacementsParts): Promise<Placements> {
     const placements = new Placements(parts);
     await placements.#join(placements.#self);
+    placements.#setMembers(await parts.table.members());
     const intervalMs = parts.table.leaseMs / RENEWALS_PER_LEASE;
     placements.#timer = setInterval(() => void placements.renew(), intervalMs).unref();
     return placements;
@@ -279,10 +280,8 @@ export class Placements {
       await this.#join(this.#nextSelf());
       this.#parts.onRejoined?.();
       void table.unwatch(before).catch(ignore);
-    } else {
-      this.#setMembers(members);
-      this.#leasedUntilMs = sentMs + table.leaseMs;
-    }
+    } else this.#leasedUntilMs = sentMs + table.leaseMs;
+    this.#setMembers(members ?? (await table.members()));
     this.#check();
   }
 
@@ -303,7 +302,6 @@ export class Placements {
     }
     this.#self = self;
     this.#isReclaiming = this.#held.size > 0;
-    this.#setMembers(await table.members());
     this.#leasedUntilMs = sentMs + table.leaseMs;
   }
 

@@ -344,6 +344,22 @@ test('a member whose lease has lapsed leaves as another one', OPTIONS, async () 
   await one.placements.close();
 });
 
+test('a process hears that it has joined again, though members could not be listed', OPTIONS, async () => {
+  let isAway = false;
+  let joined = 0;
+  const { table, memory } = tableWith({ members: () => (isAway ? away() : Promise.resolve()) });
+  const { placements, trouble } = await join(table, { onRejoined: () => joined++ });
+  await memory.leave(placements.self.id);
+  isAway = true;
+  await placements.renew();
+  assert.deepEqual(trouble, ['lapsed', 'failed']);
+  isAway = false;
+  await placements.renew();
+  assert.equal(joined, 1);
+  assert.deepEqual(await memory.members(), [placements.self]);
+  await placements.close();
+});
+
 test('a lease is renewed while many placements are confirmed', OPTIONS, async () => {
   const [sent, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const { table } = tableWith({
