@@ -1,4 +1,3 @@
-import { GatewayError } from '../errors.ts';
 import type { LimitName } from '../limits.ts';
 
 /** Receives the bound for which a store removes a task: it is not listed or announced any more, but can still be queried. */
@@ -29,14 +28,4 @@ export interface TaskStore {
   /** Adds a task. Beyond its bounds the store removes the oldest tasks of the client, and the client that added nothing for longest. */
   add(client: string, known: KnownTask): Promise<void>;
   remove(client: string, address: TaskAddress): Promise<void>;
-}
-
-/** Resolves with undefined if the store cannot be used. */
-export async function unlessUnavailable<T>(reply: Promise<T>): Promise<T | undefined> {
-  try {
-    return await reply;
-  } catch (thrown) {
-    if (thrown instanceof GatewayError) return undefined;
-    throw thrown;
-  }
 }

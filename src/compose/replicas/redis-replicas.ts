@@ -20,7 +20,8 @@ import { KEYS_ADVICE, SealedBox } from '../../store/redis/sealed-box.ts';
 import { RedisRateTable } from '../../store/redis/rate-table.ts';
 import { RedisSessionStore } from '../../store/redis/session-store.ts';
 import { checkRedis } from '../../store/redis/start-checks.ts';
-import { RedisTaskStore } from '../../store/redis/task-store.ts';
+import { RedisTasks } from '../../store/redis/task-store.ts';
+import { SharedTaskStore } from '../../store/shared-task-store.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { joinReplicas, type Replicas, type ReplicaSurroundings, type SharedPlace } from './replicas.ts';
 
@@ -85,7 +86,7 @@ export async function openRedisReplicas(
         keys: ring,
         sessions,
         offers: new RedisOfferStore(access, onLimit),
-        tasks: new RedisTaskStore(access, onLimit),
+        tasks: new SharedTaskStore(new RedisTasks(access, onLimit), onLimit),
         keyedCalls: new RedisKeyedCallStore(access, onLimit),
         outcomes: new RedisOutcomeStore(access, onLimit),
         notice: undefined,

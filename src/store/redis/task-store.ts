@@ -1,13 +1,7 @@
 import { z } from 'zod';
-import { MemoryTaskStore } from '../memory/task-store.ts';
 import { LIMITS } from '../../limits.ts';
-import {
-  type KnownTask,
-  type OnTaskLimit,
-  type TaskAddress,
-  type TaskStore,
-  unlessUnavailable,
-} from '../task-store.ts';
+import type { CommonTasks } from '../shared-task-store.ts';
+import type { KnownTask, OnTaskLimit, TaskAddress } from '../task-store.ts';
 import type { RedisAccess } from './access.ts';
 import { scriptOf } from './connection.ts';
 import { hashOf } from '../placement-table.ts';
@@ -40,35 +34,20 @@ redis.call('ZREM', KEYS[2], ARGV[1])`);
 const REPLY = z.array(z.string());
 const TASK = z.object({ upstream: z.string(), task: z.string(), holder: z.string(), id: z.string() });
 
-/**
- * Stores tasks in Redis, so that a client lists them at every replica. Never fails for lack of Redis: a task that could not be stored is listed by this
- * process only.
- */
-export class RedisTaskStore implements TaskStore {
+/** Stores tasks in Redis. */
+export class RedisTasks implements CommonTasks {
   readonly #redis: RedisAccess;
   readonly #onLimit: OnTaskLimit;
-  /** The tasks that this process has added. */
-  readonly #own: MemoryTaskStore;
 
-  /** @param onLimit called when a bound removes a task, for all replicas or in this process. */
+  /** @param onLimit called when the bound for each client removes a task. */
   constructor(redis: RedisAccess, onLimit: OnTaskLimit) {
-    this.#onLimit = onLimit;
-    // The bound for each client holds in Redis.
-    this.#own = new MemoryTaskStore((limit) => {
-      if (limit !== 'knownTasksPerClient') onLimit(limit);
-    });
     this.#redis = redis;
-  }
-
-  find(client: string, address: TaskAddress): KnownTask | undefined {
-    return this.#own.find(client, address);
+    this.#onLimit = onLimit;
   }
 
   async list(client: string): Promise<readonly KnownTask[]> {
     const entries = this.#redis.keys.tasks(client);
-    const reply = await unlessUnavailable(this.#redis.connection.run(LIST, entries, []));
-    if (reply === undefined) return await this.#own.list(client);
-    const texts = REPLY.parse(reply);
+    const texts = REPLY.parse(await this.#redis.connection.run(LIST, entries, []));
     const tasks: KnownTask[] = [];
     for (let i = 0; i + 1 < texts.length; i += 2) {
       const [field = '', sealed = ''] = texts.slice(i, i + 2);
@@ -79,19 +58,17 @@ export class RedisTaskStore implements TaskStore {
   }
 
   async add(client: string, known: KnownTask): Promise<void> {
-    await this.#own.add(client, known);
     const entries = this.#redis.keys.tasks(client);
     const field = fieldOf(known);
     const { upstream, task, holder, id } = known;
     const sealed = this.#redis.box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, id }));
-    const adding = this.#redis.connection.run(ADD, entries, [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS]);
-    const excess = await unlessUnavailable(adding);
-    if (typeof excess === 'number' && excess > 0) this.#onLimit('knownTasksPerClient');
+    const args = [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS];
+    const excess = await this.#redis.connection.run(ADD, entries, args);
+    if (Number(excess) > 0) this.#onLimit('knownTasksPerClient');
   }
 
   async remove(client: string, address: TaskAddress): Promise<void> {
-    await this.#own.remove(client, address);
-    await unlessUnavailable(this.#redis.connection.run(REMOVE, this.#redis.keys.tasks(client), [fieldOf(address)]));
+    await this.#redis.connection.run(REMOVE, this.#redis.keys.tasks(client), [fieldOf(address)]);
   }
 }
 

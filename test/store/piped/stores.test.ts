@@ -9,7 +9,7 @@ import { pipedOfferStore } from '../../../src/store/piped/offer-store.ts';
 import { pipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
 import { pipedSessionStore } from '../../../src/store/piped/session-store.ts';
 import { remoteStore } from '../../../src/store/piped/remote-store.ts';
-import { PipedTaskStore } from '../../../src/store/piped/task-store.ts';
+import { SharedTaskStore } from '../../../src/store/shared-task-store.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { counterTableContract } from '../counter-table.contract.ts';
 import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';
@@ -32,7 +32,7 @@ const disposable = { [Symbol.asyncDispose]: async () => undefined };
 keyStoreContract('piped', async () => ({ ...remoteStore(testParent().worker(), STORES.keys), ...disposable }));
 offerStoreContract('piped', async () => Object.assign(pipedOfferStore(testParent().worker()), disposable));
 taskStoreContract('piped', (onLimit) => {
-  return new PipedTaskStore(testParent({}, LONG_MS, { tasks: new MemoryTaskStore(onLimit) }).worker());
+  return openTasks(testParent({}, LONG_MS, { tasks: new MemoryTaskStore(onLimit) }).worker());
 });
 rateTableContract('piped', async () => remoteStore(testParent().worker(), STORES.rates));
 counterTableContract('piped', async (leaseMs) => ({
@@ -52,6 +52,10 @@ keyedCallStoreContract('piped', async (onLimit, bounds) =>
     STORES.keyedCalls,
   ),
 );
+function openTasks(worker: PipeCalls): SharedTaskStore {
+  return new SharedTaskStore(remoteStore(worker, STORES.tasks), () => undefined);
+}
+
 /** Returns a worker with the session store of the parent. */
 function openSessions(worker: PipeCalls): SessionProcess {
   const table = pipedPlacementTable(worker, LONG_MS);
@@ -124,7 +128,7 @@ test('calls of a worker whose parent has gone fail at once as store-unavailable'
 // REL-01
 test('a task that the parent cannot keep in time is no failure, and listed here', OPTIONS, async () => {
   const { one, other, close } = pipePair(() => undefined, 10); // subject
-  const store = new PipedTaskStore(one);
+  const store = openTasks(one);
   const known = { upstream: 'up', task: 't', holder: 'h', id: 'id' };
   other.serve(STORES.tasks.add, () => new Promise(() => undefined));
   other.serve(STORES.tasks.list, () => new Promise(() => undefined));

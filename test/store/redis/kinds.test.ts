@@ -17,7 +17,7 @@ import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts
 import { RedisRateTable } from '../../../src/store/redis/rate-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
-import { RedisTaskStore } from '../../../src/store/redis/task-store.ts';
+import { RedisTasks } from '../../../src/store/redis/task-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
 import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -74,7 +74,7 @@ async function useAll(config: RedisConfig): Promise<void> {
     assert.deepEqual(await keyedCalls.claim(keyed, 'm/1', 60_000), { kind: 'claimed' });
     await keyedCalls.end(keyed, 'm/1', 'end', 60_000);
     assert.deepEqual(await keyedCalls.claim(keyed, 'm/2', 60_000), { kind: 'ended', outcome: 'end' });
-    const tasks = new RedisTaskStore(opened, () => undefined);
+    const tasks = new RedisTasks(opened, () => undefined);
     const task = { upstream: 'u', task: 't', holder: 'h', id: 'i' };
     await tasks.add(principal, task);
     assert.deepEqual(await tasks.list(principal), [task]);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RedisTaskStore } from '../../../src/store/redis/task-store.ts';
+import { RedisTasks } from '../../../src/store/redis/task-store.ts';
+import { SharedTaskStore } from '../../../src/store/shared-task-store.ts';
 import type { OnTaskLimit } from '../../../src/store/task-store.ts';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
@@ -10,8 +11,8 @@ const OPTIONS = { timeout: 120_000 };
 const TASK = { upstream: 'up', task: 't', holder: 'h', id: 'canary' };
 const redis = sharedRedis();
 
-async function open(config: RedisConfig, onLimit: OnTaskLimit = () => undefined): Promise<RedisTaskStore> {
-  return new RedisTaskStore(await openRedis(config), onLimit);
+async function open(config: RedisConfig, onLimit: OnTaskLimit = () => undefined): Promise<SharedTaskStore> {
+  return new SharedTaskStore(new RedisTasks(await openRedis(config), onLimit), onLimit);
 }
 
 taskStoreContract('redis', async (onLimit) => await open(redisConfig((await redis).url), onLimit));
