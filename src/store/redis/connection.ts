@@ -33,6 +33,12 @@ export interface Script {
   readonly sha: string;
 }
 
+/** Lua that sets `time` to the clock of Redis (seconds and microseconds), and `now` to its ms since the epoch. */
+export const NOW_LUA = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+`;
+
 export function scriptOf(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') };
 }

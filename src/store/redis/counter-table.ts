@@ -1,12 +1,10 @@
 import { z } from 'zod';
 import type { CounterTable } from '../counter-table.ts';
 import type { RedisAccess } from './access.ts';
-import { scriptOf } from './connection.ts';
+import { NOW_LUA, scriptOf } from './connection.ts';
 
-const LEASE = scriptOf(`
+const LEASE = scriptOf(`${NOW_LUA}
 local process, wanted, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields = redis.call('HGETALL', KEYS[1])
 local others = 0
 for i = 1, #fields, 2 do

@@ -1,10 +1,7 @@
 import { LIMITS } from '../../limits.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallBounds, KeyedCallStore, OnKeyedCallLimit } from '../keyed-call-store.ts';
 import type { RedisAccess } from './access.ts';
-import { scriptOf } from './connection.ts';
 import { CLAIM, END, RELEASE } from './scripts/keyed-call-scripts.ts';
-
-const [CLAIM_SCRIPT, END_SCRIPT, RELEASE_SCRIPT] = [scriptOf(CLAIM), scriptOf(END), scriptOf(RELEASE)];
 
 /** Stores calls in Redis, their outcomes encrypted. */
 export class RedisKeyedCallStore implements KeyedCallStore {
@@ -21,7 +18,7 @@ export class RedisKeyedCallStore implements KeyedCallStore {
   async claim(call: KeyedCall, claim: string, keepMs: number): Promise<ClaimAnswer> {
     const entries = this.#redis.keys.keyedCall(call);
     const args = [claim, Math.ceil(keepMs), this.#bounds.keyedCallsPerPrincipal, this.#bounds.keyedCalls];
-    const reply = String(await this.#redis.connection.run(CLAIM_SCRIPT, entries, args));
+    const reply = String(await this.#redis.connection.run(CLAIM, entries, args));
     const [state, rest] = [reply.charAt(0), reply.slice(1)];
     if (state === '+') return { kind: 'claimed' };
     if (state === 'c') return { kind: 'running', claim: rest };
@@ -39,12 +36,12 @@ export class RedisKeyedCallStore implements KeyedCallStore {
     const sealed = isKept ? this.#redis.box.seal(entries[0], outcome) : '';
     const { keyedOutcomesBytesPerPrincipal, keyedOutcomesBytes } = this.#bounds;
     const args = [claim, sealed, Math.ceil(keepMs), keyedOutcomesBytesPerPrincipal, keyedOutcomesBytes];
-    const removed = String(await this.#redis.connection.run(END_SCRIPT, entries, args));
+    const removed = String(await this.#redis.connection.run(END, entries, args));
     if (removed.includes('p')) this.#onLimit('keyedOutcomesBytesPerPrincipal');
     if (removed.includes('a')) this.#onLimit('keyedOutcomesBytes');
   }
 
   async release(call: KeyedCall, claim: string): Promise<void> {
-    await this.#redis.connection.run(RELEASE_SCRIPT, this.#redis.keys.keyedCall(call), [claim]);
+    await this.#redis.connection.run(RELEASE, this.#redis.keys.keyedCall(call), [claim]);
   }
 }

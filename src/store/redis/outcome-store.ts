@@ -1,13 +1,11 @@
 import { LIMITS } from '../../limits.ts';
 import type { OnOutcomeLimit, OutcomeStore } from '../outcome-store.ts';
 import type { RedisAccess } from './access.ts';
-import { scriptOf } from './connection.ts';
+import { NOW_LUA, scriptOf } from './connection.ts';
 
 /** Stores an end, unless one is stored. Returns -1 if one is, else the number of ends that were removed for it. All entries are in one slot. */
-const SETTLE = scriptOf(`
+const SETTLE = scriptOf(`${NOW_LUA}
 if redis.call('EXISTS', KEYS[1]) == 1 then return -1 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local bytes, most = #ARGV[1], tonumber(ARGV[3])
 
 local function remove(entry)

@@ -85,7 +85,7 @@ export class RedisSessionStore implements SessionStore {
 
   async change(session: SessionRef, change: SessionChange): Promise<LimitName | 'fenced' | undefined> {
     const { box, fenceOf, onFenced, onLimit } = this.#parts;
-    const text = textOf(change);
+    const { field, text } = partsOf(change);
     if (change.kind === 'subscribe' && Buffer.byteLength(text) > LIMITS.subscriptionUriBytes) {
       onLimit('subscriptionUriBytes');
       return 'subscriptionUriBytes';
@@ -94,7 +94,6 @@ export class RedisSessionStore implements SessionStore {
       onLimit('attachmentBytes');
       return 'attachmentBytes';
     }
-    const field = fieldOf(change);
     const isSealed = change.kind !== 'level' && change.kind !== 'unsubscribe';
     const sealed = isSealed ? box.seal(this.#entryOf(session, field), text) : '';
     const args = [fenceOf(session) ?? '', change.kind, field, sealed, TEXT_BYTES + sealed.length];
@@ -174,31 +173,19 @@ export class RedisSessionStore implements SessionStore {
   }
 }
 
-/** Returns the field of a record that a change sets or removes; of a level, which is no text to seal, the level itself. */
-function fieldOf(change: SessionChange): string {
+/** Returns the field of a record that a change sets or removes, and the text to seal. A level is stored as it is: it is its own field. */
+function partsOf(change: SessionChange): { readonly field: string; readonly text: string } {
   switch (change.kind) {
     case 'level':
-      return change.level;
+      return { field: change.level, text: '' };
     case 'use':
-      return `x${hashOf([change.upstream])}`;
-    case 'attach':
-      return `a${hashOf([change.upstream])}`;
+      return { field: `x${hashOf([change.upstream])}`, text: change.upstream };
+    case 'attach': {
+      const { upstream, text } = change;
+      return { field: `a${hashOf([upstream])}`, text: JSON.stringify({ upstream, text }) };
+    }
     case 'subscribe':
     case 'unsubscribe':
-      return `u${hashOf([change.uri])}`;
-  }
-}
-
-function textOf(change: SessionChange): string {
-  switch (change.kind) {
-    case 'level':
-      return change.level;
-    case 'use':
-      return change.upstream;
-    case 'attach':
-      return JSON.stringify({ upstream: change.upstream, text: change.text });
-    case 'subscribe':
-    case 'unsubscribe':
-      return change.uri;
+      return { field: `u${hashOf([change.uri])}`, text: change.uri };
   }
 }

@@ -1,4 +1,4 @@
-import { type Script, scriptOf } from '../connection.ts';
+import { NOW_LUA, type Script, scriptOf } from '../connection.ts';
 
 /** A client can resume a stream for this long after its end; one without an end, for this long after an event. */
 const KEEP_MS = 300_000;
@@ -73,10 +73,6 @@ end
 
 local function own() return tonumber(redis.call('HGET', sizes, 'total') or 0) end`;
 
-const NOW = `
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)`;
-
 /**
  * Applies changes. The keys: placement of the session, its index, the sizes and the ends of its principal. The arguments start with
  * placement of this process, serial number and end of the id (ms). Then come the greatest number of events and of bytes of the session, of
@@ -89,7 +85,7 @@ local isOwner = redis.call('GET', KEYS[1]) == ARGV[1]
 local serial, expires = ARGV[2], tonumber(ARGV[3])
 local mostEvents, mostBytes, mostOwn = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local refused = {}
-${NOW}${STREAMS}${SESSIONS}
+${NOW_LUA}${STREAMS}${SESSIONS}
 
 local function isRefused(s, stream, writer)
   if s and s.writer == writer then return false end
@@ -233,7 +229,7 @@ return { known, redis.call('LRANGE', KEYS[2], 0, -1) }`);
  */
 export const SHED_EVENTS: Script = scriptOf(`
 local sizes, ends = KEYS[1], KEYS[2]
-${NOW}${SESSIONS}
+${NOW_LUA}${SESSIONS}
 expire(now)
 local wanted = own() - tonumber(ARGV[1])
 while own() > wanted do
@@ -249,7 +245,7 @@ return { own(), tonumber(redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')[2] or
  */
 export const ACCOUNT_EVENTS: Script = scriptOf(`
 local bytes, ends, sum = KEYS[1], KEYS[2], KEYS[3]
-${NOW}
+${NOW_LUA}
 local function set(principal, size)
   redis.call('INCRBY', sum, string.format('%.0f', size - tonumber(redis.call('ZSCORE', bytes, principal) or 0)))
   if size > 0 then redis.call('ZADD', bytes, size, principal) else redis.call('ZREM', bytes, principal) end

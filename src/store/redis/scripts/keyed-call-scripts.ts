@@ -1,3 +1,5 @@
+import { NOW_LUA, type Script, scriptOf } from '../connection.ts';
+
 /**
  * Scripts for calls with idempotency keys. All entries are in one slot:
  *
@@ -8,10 +10,8 @@
  *
  * The name of a call ends in `:`, the name of its principal, `:` and a name of its own.
  */
-const COMMON = `
+const COMMON = `${NOW_LUA}
 local call, calls, sizes, outcomes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function principalOf(entry) return string.match(entry, ':([^:]+):[^:]+$') end
 
@@ -43,7 +43,7 @@ end
 `;
 
 /** Claims a call. Expired calls are removed, at most 100 at a time. Returns `+`, the value of a call that is known, or `f` if there are too many. */
-export const CLAIM = `${COMMON}
+export const CLAIM: Script = scriptOf(`${COMMON}
 local claim, ms, mostOfPrincipal, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 for _, entry in ipairs(redis.call('ZRANGEBYSCORE', calls, '-inf', now, 'LIMIT', 0, 100)) do remove(entry) end
 local known = redis.call('GET', call)
@@ -59,10 +59,10 @@ redis.call('ZADD', calls, now + ms, call)
 add(counter, 1)
 keep(calls, ms)
 keep(sizes, ms)
-return '+'`;
+return '+'`);
 
 /** Stores the end of a call. Returns `p` if other outcomes of the principal were removed, `a` if any were, both, or nothing. */
-export const END = `${COMMON}
+export const END: Script = scriptOf(`${COMMON}
 local claim, outcome, ms, mostOfPrincipal, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 if redis.call('GET', call) ~= 'c' .. claim then return '' end
 redis.call('SET', call, 'r' .. outcome, 'PX', ms)
@@ -96,9 +96,9 @@ redis.call('ZADD', outcomes, at, call)
 redis.call('ZADD', own, at, call)
 keep(outcomes, ms)
 keep(own, ms)
-return removed`;
+return removed`);
 
 /** Removes a call if this claim holds it. */
-export const RELEASE = `${COMMON}
+export const RELEASE: Script = scriptOf(`${COMMON}
 if redis.call('GET', call) == 'c' .. ARGV[1] then remove(call) end
-return 1`;
+return 1`);

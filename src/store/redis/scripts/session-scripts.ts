@@ -1,13 +1,11 @@
-import { type Script, scriptOf } from '../connection.ts';
+import { NOW_LUA, type Script, scriptOf } from '../connection.ts';
 import { DROP_EVENTS_LUA, FORGET_LUA } from './event-scripts.ts';
 import { REVOKE_LUA } from '../placement-table.ts';
 
 /** Names the entries of a session, which each of these scripts gets in this order. */
-const HEAD = `
+const HEAD = `${NOW_LUA}
 local record, sizes, ends, ended, placement = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local serial = tonumber(ARGV[1])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function parse(range)
   local first, last, untilMs = string.match(range, '^(%d+):(%d+):(%d+)$')
