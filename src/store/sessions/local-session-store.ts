@@ -2,7 +2,7 @@ import { systemCode } from '../../thrown.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../../limits.ts';
 import { Journal, type JournalEvents } from '../disk/journal.ts';
-import { entryText, parseEntry, type SessionEntry } from './session-entry.ts';
+import { parseEntry, type SessionEntry } from './session-entry.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../session-store.ts';
 import { SessionTable } from './session-table.ts';
 
@@ -31,7 +31,7 @@ export class LocalSessionStore implements SessionStore {
   static async open(stateDir: string, events: SessionStoreEvents): Promise<LocalSessionStore> {
     const store = new LocalSessionStore((limit) => events.onLimit(limit));
     const table = store.#table;
-    const journal = new Journal(join(stateDir, 'sessions.jsonl'), () => lines(table), events);
+    const journal = new Journal(join(stateDir, 'sessions.jsonl'), () => table.entries().map(lineOf), events);
     for await (const line of journal.read()) {
       const entry = parseEntry(line);
       if (entry !== undefined) table.apply(entry);
@@ -81,11 +81,11 @@ export class LocalSessionStore implements SessionStore {
   async #write(entries: readonly SessionEntry[]): Promise<boolean> {
     const journal = this.#journal;
     if (journal === undefined) return true;
-    const written = await Promise.all(entries.map((entry) => journal.append(entryText(entry))));
+    const written = await Promise.all(entries.map((entry) => journal.append(lineOf(entry))));
     return written.every(Boolean);
   }
 }
 
-function* lines(table: SessionTable): Generator<string> {
-  for (const entry of table.entries()) yield entryText(entry);
+function lineOf(entry: SessionEntry): string {
+  return JSON.stringify(entry);
 }

@@ -34,13 +34,7 @@ export function parseId(id: string): { readonly name: string; readonly serial: n
   return { name, serial: Number(serial) };
 }
 
-export function entryText(entry: SessionEntry): string {
-  return JSON.stringify(entry);
-}
-
-/**
- * Parses a line. Returns undefined if it is not an entry, because the process or the disk failed while it was written.
- */
+/** Parses a line of the journal. Returns undefined if it is not an entry, because the process or the disk failed while it was written. */
 export function parseEntry(line: string): SessionEntry | undefined {
   return entrySchema.safeParse(jsonOf(line)).data;
 }
