@@ -146,21 +146,22 @@ const RESPONSE_HEADERS: ReadonlySet<string> = new Set([
 
 /** Returns the raw headers of a request that are passed on. */
 export function forwardedHeaders(raw: readonly string[]): string[] {
-  return selected(raw, (name) => REQUEST_HEADERS.has(name) || name.startsWith(PARAM_HEADER));
+  return selectedHeaders(raw, (name) => REQUEST_HEADERS.has(name) || name.startsWith(PARAM_HEADER));
 }
 
 /** Returns the raw headers of a request whose body was read, with those of its text. */
 export function textHeaders(raw: readonly string[], text: string): string[] {
-  const rest = selected(forwardedHeaders(raw), (name) => !BODY_HEADERS.has(name));
+  const rest = selectedHeaders(forwardedHeaders(raw), (name) => !BODY_HEADERS.has(name));
   return [...rest, 'content-length', String(Buffer.byteLength(text))];
 }
 
 /** Returns the raw headers of an answer that are passed on. */
 export function answeredHeaders(raw: readonly string[]): string[] {
-  return selected(raw, (name) => RESPONSE_HEADERS.has(name));
+  return selectedHeaders(raw, (name) => RESPONSE_HEADERS.has(name));
 }
 
-function selected(raw: readonly string[], isPassedOn: (name: string) => boolean): string[] {
+/** Returns the raw headers whose names, in lower case, are to be passed on. */
+export function selectedHeaders(raw: readonly string[], isPassedOn: (name: string) => boolean): string[] {
   const headers: string[] = [];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] ?? '';

@@ -3,7 +3,7 @@ import { STUCK_MS } from '../downstream/streams/event-stream.ts';
 import { GatewayError } from '../errors.ts';
 import type { ClientRequest, ClientResponse } from '../gateway/front/client-http.ts';
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
-import { answeredHeaders } from './forwarded-head.ts';
+import { answeredHeaders, selectedHeaders } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
 import { MISDIRECTED } from './internal-server.ts';
 import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
@@ -80,7 +80,7 @@ export class RelayedRequest implements ExchangeHandler {
       return;
     }
     const length = BODILESS.has(status) ? [] : ['content-length', String(piece.length)];
-    outgoing.writeHead(status, [...withoutLength(passedOn), ...length]);
+    outgoing.writeHead(status, [...selectedHeaders(passedOn, (name) => name !== 'content-length'), ...length]);
     // Node writes a head and a text at once, but a head and bytes one after the other.
     outgoing.end(piece.toString('latin1'), 'latin1');
     this.#end('answered');
@@ -174,13 +174,4 @@ export class RelayedRequest implements ExchangeHandler {
     if (!this.#incoming.complete) this.#incoming.resume();
     this.#ended.resolve(outcome);
   }
-}
-
-function withoutLength(headers: readonly string[]): string[] {
-  const kept: string[] = [];
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = headers[i] ?? '';
-    if (name.toLowerCase() !== 'content-length') kept.push(name, headers[i + 1] ?? '');
-  }
-  return kept;
 }
