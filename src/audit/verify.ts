@@ -1,10 +1,10 @@
 import { isRecord, jsonOf } from '../json/record.ts';
 import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { StringDecoder } from 'node:string_decoder';
 import { type AuditKey, type ChainedLine, isChained, NO_MAC, splitLine } from './chain.ts';
 import { previousOf } from './file-tail.ts';
 import type { Head } from './head.ts';
-import { oddKindOf } from './odd-file.ts';
 import { seqInName } from './renamed-files.ts';
 
 /** One thing that is wrong with an audit log. */
@@ -61,6 +61,20 @@ export async function verifyAudit(files: readonly string[], expected: AuditExpec
     for await (const { text, isWhole } of linesOf(file)) check.line(text, isWhole);
   }
   return check.end();
+}
+
+/**
+ * Returns the kind of a file that has no records, such as `a directory`; undefined for a regular file. Opening a pipe would wait for its
+ * writer.
+ *
+ * @throws an error of the system if there is nothing at the path.
+ */
+export async function oddKindOf(path: string): Promise<string | undefined> {
+  const stats = await stat(path);
+  if (stats.isFile()) return undefined;
+  if (stats.isDirectory()) return 'a directory';
+  if (stats.isFIFO()) return 'a pipe';
+  return stats.isSocket() ? 'a socket' : 'a device';
 }
 
 /** Checks the lines of an audit log one after the other. */
