@@ -21,7 +21,7 @@ import { RedisRateTable } from '../../store/redis/rate-table.ts';
 import { RedisSessionStore } from '../../store/redis/session-store.ts';
 import { checkRedis } from '../../store/redis/start-checks.ts';
 import { RedisTasks } from '../../store/redis/task-store.ts';
-import { SharedTaskStore } from '../../store/shared-task-store.ts';
+import { SharedTaskStore } from '../../store/memory/shared-task-store.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { joinReplicas, type Replicas, type ReplicaSurroundings, type SharedPlace } from './replicas.ts';
 

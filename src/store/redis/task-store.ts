@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { LIMITS } from '../../limits.ts';
-import type { CommonTasks } from '../shared-task-store.ts';
+import type { CommonTasks } from '../memory/shared-task-store.ts';
 import type { KnownTask, OnTaskLimit, TaskAddress } from '../task-store.ts';
 import type { RedisAccess } from './access.ts';
 import { scriptOf } from './connection.ts';

@@ -9,7 +9,7 @@ import { pipedOfferStore } from '../../../src/store/piped/offer-store.ts';
 import { pipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
 import { pipedSessionStore } from '../../../src/store/piped/session-store.ts';
 import { remoteStore } from '../../../src/store/piped/remote-store.ts';
-import { SharedTaskStore } from '../../../src/store/shared-task-store.ts';
+import { SharedTaskStore } from '../../../src/store/memory/shared-task-store.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { counterTableContract } from '../counter-table.contract.ts';
 import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RedisTasks } from '../../../src/store/redis/task-store.ts';
-import { SharedTaskStore } from '../../../src/store/shared-task-store.ts';
+import { SharedTaskStore } from '../../../src/store/memory/shared-task-store.ts';
 import type { OnTaskLimit } from '../../../src/store/task-store.ts';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';

@@ -1,6 +1,6 @@
-import { GatewayError } from '../errors.ts';
-import { MemoryTaskStore } from './memory/task-store.ts';
-import type { KnownTask, OnTaskLimit, TaskAddress, TaskStore } from './task-store.ts';
+import { GatewayError } from '../../errors.ts';
+import { MemoryTaskStore } from './task-store.ts';
+import type { KnownTask, OnTaskLimit, TaskAddress, TaskStore } from '../task-store.ts';
 
 /** The part of a task store that all processes have in common. */
 export type CommonTasks = Omit<TaskStore, 'find'>;
