@@ -159,11 +159,11 @@ export class Peer {
     });
     const answer = await promise;
     this.#calls.delete(key);
-    // The request has no stream of its own, whose end a client could see. The specification asks for the notification and for the result.
+    own.send(responseText(id, answer));
+    // The specification asks for the result and for the notification. Clients that see the notification first report a failure.
     if (request.method === 'subscriptions/listen' && answer.kind === 'result') {
       own.send(notificationText('notifications/cancelled', cancelledParams(id, undefined)));
     }
-    own.send(responseText(id, answer));
   }
 
   async #initialize(request: Request, principal: Principal): Promise<void> {

@@ -143,7 +143,7 @@ test('a cancelled modern request gets no answer', OPTIONS, async () => {
 });
 
 //
-test('drain ends a listen stream with cancelled and its answer, calls continue', OPTIONS, async () => {
+test('drain ends a listen stream with its answer and cancelled, calls continue', OPTIONS, async () => {
   await using to = await peering();
   const listen = to.receive(
     modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id: 1 }),
@@ -153,10 +153,10 @@ test('drain ends a listen stream with cancelled and its answer, calls continue',
   await to.sent.find((message) => 'method' in message);
   to.peer.drain();
   await listen;
-  const [acknowledged, cancelled, answered] = to.sent.items;
+  const [acknowledged, answered, cancelled] = to.sent.items;
   assert.ok(acknowledged !== undefined && 'method' in acknowledged);
-  assert.deepEqual(cancelled, { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } });
   assert.ok(answered !== undefined && 'result' in answered);
+  assert.deepEqual(cancelled, { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } });
   to.release();
   await held;
   assert.ok('result' in (await to.answer(2)));

@@ -176,9 +176,9 @@ test('listen requests share the connection by their ids, and are answered', TIME
   assert.deepEqual(ids.toSorted(), [`{"${KEY}subscriptionId":"5"}`, `{"${KEY}subscriptionId":5}`]);
   await program.end();
   for (const id of [5, '5']) {
-    const last = program.lines.findLastIndex((line) => line.id === id);
-    assert.match(JSON.stringify(program.lines[last]?.result), new RegExp(`subscriptionId":${JSON.stringify(id)}`));
-    const { method, params } = program.lines[last - 1] ?? {};
+    const answered = program.lines.findIndex((line) => line.id === id);
+    assert.match(JSON.stringify(program.lines[answered]?.result), new RegExp(`subscriptionId":${JSON.stringify(id)}`));
+    const { method, params } = program.lines[answered + 1] ?? {};
     assert.deepEqual([method, params], ['notifications/cancelled', { requestId: id }]);
   }
 });
