@@ -109,8 +109,8 @@ export class Listener {
     server.on('error', () => undefined);
     await listen(server, address, key, ports);
     const bound = server.address();
-    const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
-    const host = LOOPBACK_OF.get(address.host) ?? address.host;
+    const [ip, port] = typeof bound === 'object' && bound !== null ? [bound.address, bound.port] : ['', address.port];
+    const host = LOOPBACK_OF.get(ip) ?? address.host;
     const origin = `${tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
     listener = new Listener(server, origin, make(origin));
     return listener;

@@ -26,6 +26,7 @@ function answering(text: string) {
 test('the URL of a listener on all addresses is one that can be connected to', TIMEOUT, async () => {
   for (const [host, shown] of [
     ['0.0.0.0', '127.0.0.1'],
+    ['0', '127.0.0.1'],
     ['127.0.0.1', '127.0.0.1'],
   ] as const) {
     const listener = await Listener.open({ host, port: 0 }, 'test', (origin) => answering(origin));
