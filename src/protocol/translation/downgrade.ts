@@ -108,12 +108,20 @@ export function downgradeListItem(
   return isUnsupported ? RawObject.parse(item).with('outputSchema', undefined).toString() : item;
 }
 
+const ROLES: ReadonlySet<string | undefined> = new Set(['"user"', '"assistant"']);
+
 /** Splits a sampling message into one message per content block, since older messages hold exactly one block. */
 function splitMessage(raw: string, features: RevisionFeatures): readonly string[] {
   if (!isObjectText(raw)) return [raw];
   const message = RawObject.parse(raw);
   if (message.raw('content') === undefined) return [raw];
-  return blocksOf(message).map((block) => message.with('content', downgradeBlock(block, features)).toString());
+  const [first, ...others] = blocksOf(message).map((block) => downgradeBlock(block, features));
+  if (first === undefined) return [];
+  // The members that each message repeats are short. A large one, repeated for each of many blocks, would fill the memory.
+  const role = message.raw('role');
+  if (others.length > 0 && !ROLES.has(role)) return [raw];
+  const bare = RawObject.EMPTY.with('role', role);
+  return [message.with('content', first), ...others.map((block) => bare.with('content', block))].map(String);
 }
 
 function downgradeSampling(params: RawObject, features: RevisionFeatures): RawObject | undefined {
@@ -157,12 +165,8 @@ function downgradeElicitation(params: RawObject, features: RevisionFeatures): Ra
   const schema = params.object('requestedSchema');
   const properties = schema?.object('properties');
   if (schema === undefined || properties === undefined) return params;
-  let downgraded = properties;
-  for (const name of properties.keys()) {
-    const property = downgradeProperty(properties.raw(name) ?? '');
-    if (property === undefined) return undefined;
-    downgraded = downgraded.with(name, property);
-  }
+  if (properties.keys().some((name) => downgradeProperty(properties.raw(name) ?? '') === undefined)) return undefined;
+  const downgraded = properties.map((raw) => downgradeProperty(raw) ?? raw);
   if (downgraded === properties) return params;
   return params.with('requestedSchema', schema.with('properties', downgraded.toString()).toString());
 }

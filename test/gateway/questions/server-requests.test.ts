@@ -99,6 +99,17 @@ test('sampling with tools is refused for a client without that capability', TIME
   assert.partialDeepStrictEqual(got, { code: -32602 });
 });
 
+// SEC-28
+test('sampling of many blocks beside a large member reaches an older client', TIMEOUT, async () => {
+  const content = Array.from({ length: 100_000 }, () => 0);
+  const message = { role: 'user', content, x: 'x'.repeat(8_000_000) };
+  const memory = asking('sampling/createMessage', { messages: [message], maxTokens: 1 });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ revision: '2025-06-18', capabilities: { sampling: {} } });
+  const { asked } = await exchange(client, { role: 'assistant', content: { type: 'text', text: 'ho' }, model: 'm' });
+  assert.ok((asked[0]?.params?.toString().length ?? 0) > 8_000_000);
+});
+
 //
 test('an older client gets sampling messages with one content each', TIMEOUT, async () => {
   const content = [{ type: 'text', text: 'hi' }, IMAGE];

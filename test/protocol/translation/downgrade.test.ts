@@ -6,8 +6,8 @@ import * as fc from '../../support/fast-check.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import {
   downgradeServerRequest,
-  downgradeListItem,
   downgradeResult,
+  downgradeListItem,
 } from '../../../src/protocol/translation/downgrade.ts';
 import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/revisions.ts';
 
@@ -184,7 +184,7 @@ const asks: readonly AskCase[] = [
     revisions: BEFORE_2025_11,
     params: SPLIT,
     lowered:
-      '{"messages":[{"role":"user","content":{"type":"text","text":"a"},"_meta":{}},{"role":"user","content":{"type":"image","data":""},"_meta":{}}],"maxTokens":1}',
+      '{"messages":[{"role":"user","content":{"type":"text","text":"a"},"_meta":{}},{"role":"user","content":{"type":"image","data":""}}],"maxTokens":1}',
   },
   {
     name: 'a message of one block',
@@ -284,3 +284,22 @@ for (const { name, method, revisions, params, lowered } of asks) {
     });
   }
 }
+
+// SEC-28
+test('a sampling message that is split does not repeat its large members', () => {
+  const blocks = Array.from({ length: 1_000 }, () => '{"type":"text","text":""}').join(',');
+  const large = JSON.stringify('x'.repeat(100_000));
+  for (const members of [`"role":"user","x":${large}`, `"role":${large}`]) {
+    const params = RawObject.parse(`{"messages":[{${members},"content":[${blocks}]}],"maxTokens":1}`);
+    const lowered = downgradeServerRequest('sampling/createMessage', '2025-06-18', params)?.toString() ?? '';
+    assert.ok(lowered.length < 2 * params.toString().length, `${lowered.length} characters`);
+  }
+});
+
+// SEC-28
+test('a form of very many choices is translated in linear time', { timeout: 20_000 }, () => {
+  const choices = Array.from({ length: 100_000 }, (_, i) => `"p${i}":{"type":"string","oneOf":[{"const":"a"}]}`);
+  const params = RawObject.parse(`{"requestedSchema":{"properties":{${choices.join(',')}}}}`);
+  const lowered = downgradeServerRequest('elicitation/create', '2025-06-18', params)?.toString() ?? '';
+  assert.ok(lowered.includes('"p99999":{"type":"string","enum":["a"],"enumNames":["a"]}'));
+});
