@@ -22,8 +22,8 @@ import { readMirrored } from '../../src/protocol/framing/mirrored-params.ts';
 import {
   upgradeServerRequest,
   upgradeError,
-  upgradeListItem,
   upgradeResult,
+  upgradeTool,
   type Stamp,
 } from '../../src/protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../src/protocol/revisions.ts';
@@ -163,47 +163,37 @@ const schema = withStrangers(
     { requiredKeys: ['type'] },
   ),
 );
-const items = {
-  tools: withStrangers(
-    fc.record(
-      {
-        name: text,
-        title: text,
-        description: text,
-        inputSchema: schema,
-        outputSchema: schema,
-        annotations: fc.record({ readOnlyHint: fc.boolean() }),
-      },
-      { requiredKeys: ['name', 'inputSchema'] },
-    ),
+const tool = withStrangers(
+  fc.record(
+    {
+      name: text,
+      title: text,
+      description: text,
+      inputSchema: schema,
+      outputSchema: schema,
+      annotations: fc.record({ readOnlyHint: fc.boolean() }),
+    },
+    { requiredKeys: ['name', 'inputSchema'] },
   ),
-  prompts: withStrangers(
-    fc.record({ name: text, arguments: fc.array(withStrangers(fc.record({ name: text, required: fc.boolean() }))) }),
-  ),
-  resources: withStrangers(fc.record({ uri: text, name: text, size: fc.nat(), annotations })),
-  templates: withStrangers(fc.record({ uriTemplate: text, name: text })),
-};
+);
 
-for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
-  // X-001 X-002
-  test(`a list of ${kind} survives upgrade and downgrade`, () => {
-    fc.assert(
-      fc.property(fc.array(items[kind], { maxLength: 3 }), writing, (list, style) => {
-        for (const value of list) {
-          const legacy = written(value, style);
-          const modern = upgradeListItem(kind, legacy);
-          assert.equal(modern, legacy);
-          if (kind !== 'tools') continue;
-          assert.equal(hasWrappedOutput(RawObject.parse(modern)), false);
-          assert.equal(downgradeModernTool(modern), legacy);
-        }
-      }),
-    );
-  });
-}
+// X-001 X-002
+test('a list of tools survives upgrade and downgrade', () => {
+  fc.assert(
+    fc.property(fc.array(tool, { maxLength: 3 }), writing, (list, style) => {
+      for (const value of list) {
+        const legacy = written(value, style);
+        const modern = upgradeTool(legacy);
+        assert.equal(modern, legacy);
+        assert.equal(hasWrappedOutput(RawObject.parse(modern)), false);
+        assert.equal(downgradeModernTool(modern), legacy);
+      }
+    }),
+  );
+});
 
 test('a tool loses only task support and header annotations on the way', () => {
-  const named = fc.record({ tool: items.tools, headers: fc.array(fc.string(), { maxLength: 3 }), x: fc.jsonValue() });
+  const named = fc.record({ tool, headers: fc.array(fc.string(), { maxLength: 3 }), x: fc.jsonValue() });
   fc.assert(
     fc.property(named, writing, ({ tool, headers, x }, style) => {
       const properties = Object.fromEntries(
@@ -211,7 +201,7 @@ test('a tool loses only task support and header annotations on the way', () => {
       );
       const bare = { ...tool, inputSchema: { type: 'object', properties: {}, x } };
       const full = { ...tool, execution: { taskSupport: 'optional' }, inputSchema: { type: 'object', properties, x } };
-      const raised = RawObject.parse(upgradeListItem('tools', written(full, style)));
+      const raised = RawObject.parse(upgradeTool(written(full, style)));
       const input = raised.object('inputSchema') ?? RawObject.EMPTY;
       assert.equal(readMirrored(input).kind, 'mirrored');
       assert.deepEqual([...(input.object('properties')?.keys() ?? [])], Object.keys(properties));

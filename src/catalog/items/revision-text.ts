@@ -1,7 +1,7 @@
 import { RawObject } from '../../json/json.ts';
-import { downgradeListItem } from '../../protocol/translation/downgrade.ts';
+import { downgradeTool } from '../../protocol/translation/downgrade.ts';
 import { downgradeModernTool, downgradeProperties } from '../../protocol/translation/downgrade-modern.ts';
-import { upgradeListItem } from '../../protocol/translation/upgrade.ts';
+import { upgradeTool } from '../../protocol/translation/upgrade.ts';
 import { featuresOf, isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import { isMalformed } from '../malformed.ts';
 import { isCompilable } from './compilable.ts';
@@ -36,8 +36,8 @@ function legacyTool(text: string, isModern: boolean): string {
  */
 export function toolTextAt(revision: Revision, text: string, isModern: boolean): string | undefined {
   try {
-    if (isModernRevision(revision)) return upgradeListItem('tools', text);
-    return downgradeListItem('tools', revision, legacyTool(text, isModern));
+    if (isModernRevision(revision)) return upgradeTool(text);
+    return downgradeTool(revision, legacyTool(text, isModern));
   } catch (thrown) {
     if (isMalformed(thrown)) return undefined;
     throw thrown;

@@ -94,18 +94,14 @@ export function downgradeResult(method: string, revision: LegacyRevision, result
 }
 
 /**
- * Translates the text of one list item for a client of this revision. Returns the same text if nothing changes.
+ * Translates a tool of a list for a client of this revision. Returns the same text if nothing changes.
  *
  * @throws {JsonTextError} if the text is not JSON.
  */
-export function downgradeListItem(
-  kind: 'tools' | 'prompts' | 'resources' | 'templates',
-  revision: LegacyRevision,
-  item: string,
-): string {
+export function downgradeTool(revision: LegacyRevision, tool: string): string {
   // A client that sees an output schema expects structured content.
-  const isUnsupported = kind === 'tools' && !featuresOf(revision).structuredContent && item.includes('"outputSchema"');
-  return isUnsupported ? RawObject.parse(item).with('outputSchema', undefined).toString() : item;
+  const isUnsupported = !featuresOf(revision).structuredContent && tool.includes('"outputSchema"');
+  return isUnsupported ? RawObject.parse(tool).with('outputSchema', undefined).toString() : tool;
 }
 
 const ROLES: ReadonlySet<string | undefined> = new Set(['"user"', '"assistant"']);

@@ -60,22 +60,18 @@ export function upgradeResult(method: string, result: string, stamp: Stamp): str
   return withStamp(method, upgraded, stamp).toString();
 }
 
-function upgradeTool(item: string): string {
+/**
+ * Translates a tool of a list. It loses the members that only 2025-11-25 tasks use, and invalid `x-mcp-header`
+ * annotations, for which clients would drop it.
+ *
+ * @throws {JsonTextError} if the text is not JSON.
+ */
+export function upgradeTool(item: string): string {
   const tool = withoutTaskSupport(RawObject.parse(item));
   const schema = tool.object('inputSchema');
   return schema === undefined
     ? tool.toString()
     : tool.with('inputSchema', publishedSchema(schema).toString()).toString();
-}
-
-/**
- * Translates one list item. A tool loses the members that only 2025-11-25 tasks use, and invalid `x-mcp-header`
- * annotations, for which clients would drop it.
- *
- * @throws {JsonTextError} if the text is not JSON.
- */
-export function upgradeListItem(kind: 'tools' | 'prompts' | 'resources' | 'templates', item: string): string {
-  return kind === 'tools' ? upgradeTool(item) : item;
 }
 
 /**

@@ -4,11 +4,7 @@ import { test } from 'node:test';
 import * as fc from '../../support/fast-check.ts';
 
 import { RawObject } from '../../../src/json/json.ts';
-import {
-  downgradeServerRequest,
-  downgradeResult,
-  downgradeListItem,
-} from '../../../src/protocol/translation/downgrade.ts';
+import { downgradeServerRequest, downgradeResult, downgradeTool } from '../../../src/protocol/translation/downgrade.ts';
 import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/revisions.ts';
 
 const LINK =
@@ -155,8 +151,7 @@ for (const revision of LEGACY_REVISIONS) {
   const old = OLD.includes(revision);
   test(`a client of ${revision} sees tools ${old ? 'without' : 'with'} output schemas`, () => {
     const lowered = '{"name":"t","inputSchema":{"type":"object"},"icons":[]}';
-    assert.equal(downgradeListItem('tools', revision, TOOL), old ? lowered : TOOL);
-    assert.equal(downgradeListItem('resources', revision, TOOL), TOOL);
+    assert.equal(downgradeTool(revision, TOOL), old ? lowered : TOOL);
   });
 }
 

@@ -5,8 +5,8 @@ import { RawObject } from '../../../src/json/json.ts';
 import {
   upgradeServerRequest,
   upgradeError,
-  upgradeListItem,
   upgradeResult,
+  upgradeTool,
   type Stamp,
   withStamp,
 } from '../../../src/protocol/translation/upgrade.ts';
@@ -119,10 +119,7 @@ const items = [
 ];
 
 for (const { name, from, to } of items) {
-  test(name, () => {
-    assert.equal(upgradeListItem('tools', from), to);
-    assert.equal(upgradeListItem('prompts', from), from);
-  });
+  test(name, () => assert.equal(upgradeTool(from), to));
 }
 
 //
