@@ -77,44 +77,23 @@ const BASE: RevisionFeatures = {
   anyUris: false,
 };
 
+/** The features of 2025-06-18, which all later revisions have. */
+const JUNE_2025: RevisionFeatures = {
+  ...BASE,
+  versionHeader: true,
+  audio: true,
+  resourceLinks: true,
+  structuredContent: true,
+  elicitation: true,
+  completionContext: true,
+};
+
 const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
   '2024-11-05': BASE,
   '2025-03-26': { ...BASE, batches: true, audio: true },
-  '2025-06-18': {
-    ...BASE,
-    versionHeader: true,
-    audio: true,
-    resourceLinks: true,
-    structuredContent: true,
-    elicitation: true,
-    completionContext: true,
-  },
-  '2025-11-25': {
-    ...BASE,
-    priming: true,
-    versionHeader: true,
-    audio: true,
-    resourceLinks: true,
-    structuredContent: true,
-    elicitation: true,
-    completionContext: true,
-    urlElicitation: true,
-    samplingTools: true,
-    coreTasks: true,
-  },
-  '2026-07-28': {
-    ...BASE,
-    versionHeader: true,
-    audio: true,
-    resourceLinks: true,
-    structuredContent: true,
-    elicitation: true,
-    completionContext: true,
-    urlElicitation: true,
-    samplingTools: true,
-    tasksExtension: true,
-    anyUris: true,
-  },
+  '2025-06-18': JUNE_2025,
+  '2025-11-25': { ...JUNE_2025, priming: true, urlElicitation: true, samplingTools: true, coreTasks: true },
+  '2026-07-28': { ...JUNE_2025, urlElicitation: true, samplingTools: true, tasksExtension: true, anyUris: true },
 };
 
 export function featuresOf(revision: Revision): RevisionFeatures {
