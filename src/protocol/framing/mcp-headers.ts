@@ -18,27 +18,28 @@ export type Header = readonly [name: string, value: string];
 /** Returns the value of a received header by its lower-case name. */
 export type HeaderLookup = (name: string) => string | undefined;
 
-/** The parameter that `Mcp-Name` repeats, by method. The `tasks/…` methods belong to an extension. */
-const NAME_MEMBER: ReadonlyMap<string, string> = new Map([
-  ['tools/call', 'name'],
-  ['prompts/get', 'name'],
-  ['resources/read', 'uri'],
-  ['tasks/get', 'taskId'],
-  ['tasks/update', 'taskId'],
-  ['tasks/cancel', 'taskId'],
-]);
+/** The parameter that `Mcp-Name` repeats, by method, and headers by that name. The `tasks/…` methods belong to an extension. */
+const NAMED = new Map(
+  [
+    ['tools/call', 'name'],
+    ['prompts/get', 'name'],
+    ['resources/read', 'uri'],
+    ['tasks/get', 'taskId'],
+    ['tasks/update', 'taskId'],
+    ['tasks/cancel', 'taskId'],
+  ].map(([method = '', member = '']) => [method, { member, headers: new TextCache<readonly Header[]>() }]),
+);
+
+/** Headers of requests without a name, by method. */
+const nameless = new TextCache<readonly Header[]>();
 
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const NUMBER = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 function nameIn(method: string, params: RawObject | undefined): string | undefined {
-  const member = NAME_MEMBER.get(method);
-  return member === undefined ? undefined : params?.string(member);
+  const named = NAMED.get(method);
+  return named === undefined ? undefined : params?.string(named.member);
 }
-
-/** Headers by method, for requests without a name; and by method and name. */
-const nameless = new TextCache<readonly Header[]>();
-const named = new TextCache<(name: string) => readonly Header[]>();
 
 /**
  * Returns `Mcp-Method` and, if the method has a name, `Mcp-Name`. Returns the same array for equal headers, mostly.
@@ -46,18 +47,15 @@ const named = new TextCache<(name: string) => readonly Header[]>();
  * @throws {JsonTextError} if the name has an invalid escape.
  */
 export function standardHeaders({ method, params }: Pick<Request, 'method' | 'params'>): readonly Header[] {
-  const name = nameIn(method, params);
-  if (name === undefined) return nameless.of(method, (own) => [['Mcp-Method', encodeHeaderValue(own)]]);
-  return named.of(method, headersByName)(name);
-}
-
-function headersByName(method: string): (name: string) => readonly Header[] {
-  const byName = new TextCache<readonly Header[]>();
-  return (name) =>
-    byName.of(name, (own) => [
-      ['Mcp-Method', encodeHeaderValue(method)],
-      ['Mcp-Name', encodeHeaderValue(own)],
-    ]);
+  const named = NAMED.get(method);
+  const name = named && params?.string(named.member);
+  if (named === undefined || name === undefined) {
+    return nameless.of(method, (own) => [['Mcp-Method', encodeHeaderValue(own)]]);
+  }
+  return named.headers.of(name, (own) => [
+    ['Mcp-Method', encodeHeaderValue(method)],
+    ['Mcp-Name', encodeHeaderValue(own)],
+  ]);
 }
 
 /**
