@@ -19,67 +19,13 @@ export function detach(text: string): KeptText {
 }
 
 /** A `Map` for entries that outlive a message. Any text can be looked up; only kept texts can be keys. */
-export class KeptMap<V> {
-  readonly #values = new Map<string, V>();
-
-  get size(): number {
-    return this.#values.size;
-  }
-
-  has(key: string): boolean {
-    return this.#values.has(key);
-  }
-
-  get(key: string): V | undefined {
-    return this.#values.get(key);
-  }
-
-  set(key: KeptText, value: V): void {
-    this.#values.set(key, value);
-  }
-
-  delete(key: string): boolean {
-    return this.#values.delete(key);
-  }
-
-  clear(): void {
-    this.#values.clear();
-  }
-
-  keys(): MapIterator<string> {
-    return this.#values.keys();
-  }
-
-  values(): MapIterator<V> {
-    return this.#values.values();
-  }
-
-  [Symbol.iterator](): MapIterator<[key: string, value: V]> {
-    return this.#values.entries();
-  }
+export interface KeptMap<V> extends Omit<Map<string, V>, 'set'> {
+  set(key: KeptText, value: V): unknown;
 }
+export const KeptMap: new <V>() => KeptMap<V> = Map;
 
 /** A `Set` of texts that outlive a message. Any text can be looked up; only kept texts can be members. */
-export class KeptSet {
-  readonly #texts = new Set<string>();
-
-  get size(): number {
-    return this.#texts.size;
-  }
-
-  has(text: string): boolean {
-    return this.#texts.has(text);
-  }
-
-  add(text: KeptText): void {
-    this.#texts.add(text);
-  }
-
-  delete(text: string): boolean {
-    return this.#texts.delete(text);
-  }
-
-  [Symbol.iterator](): SetIterator<string> {
-    return this.#texts.values();
-  }
+export interface KeptSet extends Omit<Set<string>, 'add'> {
+  add(text: KeptText): unknown;
 }
+export const KeptSet: new () => KeptSet = Set;
