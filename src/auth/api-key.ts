@@ -19,16 +19,11 @@ export class ApiKeys {
   /** Ids of removed keys, the oldest first, so that everything that they have opened ends. */
   readonly #removed = new Set<string>();
 
-  /**
-   * @param before the keys that these replace. Unchanged keys keep their principal objects.
-   * @throws {TypeError} if a digest is not 64 hex digits.
-   */
+  /** @param before the keys that these replace. Unchanged keys keep their principal objects. */
   constructor(configured: readonly ApiKeyConfig[], stored: readonly StoredKey[] = [], before?: ApiKeys) {
     // A configured key comes before a stored one of the same hash.
     for (const source of [...stored, ...configured]) {
-      const { name, sha256 } = source;
-      if (!/^[\da-f]{64}$/i.test(sha256)) throw new TypeError(`API key "${name}": sha256 is not 64 hex digits`);
-      const hash = sha256.toLowerCase();
+      const hash = source.sha256.toLowerCase();
       const known = before === undefined ? undefined : before.#byHash.get(hash);
       const entry = known !== undefined && isDeepStrictEqual(known.source, source) ? known : entryOf(source, hash);
       this.#byHash.set(hash, entry);

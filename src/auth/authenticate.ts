@@ -49,7 +49,6 @@ export interface Authenticator {
   known(headers: Authorization, endpoint: string): Principal | undefined;
 }
 
-/** The authenticator of one config. */
 export interface ConfigAuthenticator extends Authenticator {
   /**
    * Returns whether the credentials of an authenticated principal are not accepted any more. They have expired, their API key or
@@ -125,7 +124,6 @@ const INVALID = 'the token is not valid here; get a new one';
  * loopback addresses only.
  *
  * @param before the authenticator that it may replace. Issuers with equal rules stay, so that a reload costs no keys and no questions about tokens.
- * @throws {TypeError} if the config allows unsafe algorithms, URLs or keys.
  */
 export function createAuthenticator(
   config: AuthConfig,

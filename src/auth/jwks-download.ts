@@ -1,17 +1,10 @@
 import { createLocalJWKSet, type JSONWebKeySet, type JWK } from 'jose';
-import { isPrivateUrl } from '../config/schema/address.ts';
 import type { Egress } from '../egress/egress.ts';
 
 export interface KeySet {
   readonly keysFor: ReturnType<typeof createLocalJWKSet>;
   /** Key ids; `''` for keys without one. */
   readonly kids: ReadonlySet<string>;
-}
-
-/** Returns the URL of a JWK Set unchanged. @throws {TypeError} unless it is `https:`, or `http:` to this machine. */
-export function checkedJwksUrl(text: string): string {
-  if (isPrivateUrl(new URL(text))) return text;
-  throw new TypeError(`JWKS URL must be https, or http to this machine: ${text}`);
 }
 
 function isJwk(value: unknown): value is JWK {

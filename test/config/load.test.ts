@@ -339,15 +339,26 @@ const safety = [
     gateway: 'auth: {apiKeys: [{name: a, sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855}]}',
     refused: /this is the hash of an empty key/,
   },
-  {
-    gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "http://idp.example.com/jwks"}]}',
+  ...[
+    'http://idp.example.com/jwks',
+    'http://127.0.0.1.example.com/jwks',
+    'http://localhost.example.com/jwks',
+    'http://192.168.0.1/jwks',
+    'file:///etc/passwd',
+    'data:application/json,{}',
+    'jwks',
+  ].map((url) => ({
+    gateway: `auth: {jwt: [{issuer: i, jwksUrl: "${url}"}]}`,
     refused: /expected an https:\/\/ URL \(http:\/\/ only to this machine\)/,
-  },
-  { gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "http://127.0.0.1:9/jwks"}]}', refused: undefined },
-  {
-    gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "https://x", algorithms: [none]}]}',
+  })),
+  ...['http://127.0.0.1:9/jwks', 'http://localhost/jwks', 'http://[::1]:1/jwks'].map((url) => ({
+    gateway: `auth: {jwt: [{issuer: i, jwksUrl: "${url}"}]}`,
+    refused: undefined,
+  })),
+  ...['none', 'HS256', 'HS384', 'HS512', 'rs256', 'RS1', 'dir', '""'].map((algorithm) => ({
+    gateway: `auth: {jwt: [{algorithms: [RS256, ${algorithm}], issuer: i, jwksUrl: "https://x"}]}`,
     refused: /expected one of "RS256"/,
-  },
+  })),
   { gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "https://x", algorithms: []}]}', refused: /expected at least one/ },
   ...['change-me', 'CHANGE_ME', 'secret', '<your-client-secret-here>', '****'].map((secret) => ({
     gateway: `auth: {introspection: [{issuer: i, endpoint: "https://x", clientId: c, clientSecret: "${secret}"}]}`,
@@ -360,6 +371,10 @@ const safety = [
   ...['change-me', 'CHANGEME', 'your_api_key', 'foo\n'].map((key) => ({
     gateway: `auth: {apiKeys: [{name: a, sha256: ${hash('sha256', key)}}]}`,
     refused: /this is the hash of an example such as "change-me"; "openssl rand -base64 32" makes a key/,
+  })),
+  ...['""', 'abc', 'z'.repeat(64), hash('sha256', 'x').slice(1)].map((sha256) => ({
+    gateway: `auth: {apiKeys: [{name: a, sha256: ${sha256}}]}`,
+    refused: /expected 64 hex digits/,
   })),
   {
     gateway: `operatorKeys: [{name: a, sha256: ${hash('sha256', 'password')}}]`,
@@ -377,7 +392,7 @@ const safety = [
 ];
 
 for (const { gateway, refused } of safety) {
-  // SEC-14
+  // SEC-03 SEC-14
   test(`{${shortened(gateway, 65)}} is ${refused === undefined ? 'accepted' : 'refused'}`, async () => {
     const problems = (await problemsOf(`${ONE}gateway: {${gateway}}\n`)).join('\n');
     if (refused === undefined) assert.equal(problems, '');
