@@ -14,8 +14,7 @@ export interface ClaimConfig {
 
 /** Hints of a tool about its behaviour, as `annotations` of MCP declare them. */
 export const HINTS = ['readOnly', 'destructive', 'idempotent', 'openWorld'] as const;
-export type HintName = (typeof HINTS)[number];
-export type Hints = Readonly<Record<HintName, boolean>>;
+export type Hints = Readonly<Record<(typeof HINTS)[number], boolean>>;
 
 /** A place in the config file. Counts from 1. */
 export interface RulePlace {

@@ -1,6 +1,6 @@
 import type { ItemKind } from '../catalog/items/kind.ts';
 import { matchesGlob } from '../catalog/names/glob.ts';
-import type { Hints, HintName, RuleConfig } from './access-config.ts';
+import { HINTS, type Hints, type RuleConfig } from './access-config.ts';
 import type { ReadArguments } from './arguments.ts';
 import { FAILS, FALSE, type Outcomes, TRUE } from './outcomes.ts';
 import { canonicalUri, withoutFileHost, withoutQuery } from './uri-form.ts';
@@ -166,8 +166,7 @@ function matchesAny(globs: readonly string[] | undefined, name: string): boolean
 }
 
 function hasHints(hints: Hints, wanted: Readonly<Partial<Hints>>): boolean {
-  const names: readonly HintName[] = ['readOnly', 'destructive', 'idempotent', 'openWorld'];
-  return names.every((name) => wanted[name] === undefined || wanted[name] === hints[name]);
+  return HINTS.every((name) => wanted[name] === undefined || wanted[name] === hints[name]);
 }
 
 /**
@@ -224,7 +223,6 @@ function variablesOf(endpoint: string, identity: Subject['identity'], item: Item
   return { ...identity, endpoint, upstream, tool: { kind, name, ...hints } };
 }
 
-/** Returns the outcome of a condition for a call. */
 function outcomesOf({ when }: Rule, { subject, item }: ItemRules, { arguments: given, now }: CallFacts): Outcomes {
   if (when === undefined) return TRUE;
   const early = variablesOf(subject.endpoint, subject.identity, item);

@@ -30,7 +30,6 @@ export interface ReceivedClaim {
   readonly isUsable: boolean;
 }
 
-/** Returns the declared claims of a principal as its token has them. */
 export function receivedClaims({ claims }: Principal, declared: readonly ClaimConfig[]): readonly ReceivedClaim[] {
   return declared.map(({ name, path, type }) => {
     const value = claimAt(claims, path);

@@ -37,7 +37,7 @@ export function whenProblems(claims: readonly ClaimConfig[], roles: readonly Rol
 export class Policy {
   readonly #config: AccessConfig;
   readonly #onFailed: FailureObserver | undefined;
-  readonly #roles: ReadonlyMap<string, Role>;
+  readonly #roles: readonly Role[];
   /** True if a role has a weight. */
   readonly hasWeights: boolean;
   readonly #weights = new WeakMap<Principal, number>();
@@ -72,12 +72,10 @@ export class Policy {
         canonicalResources: rule.resources?.map((glob) => canonicalGlob(glob)),
       };
     };
-    this.#roles = new Map(
-      config.roles.map(({ name, allow, deny }) => {
-        const allowed = allow === undefined ? [] : [toRule(allow, 'allow')];
-        return [name, { name, rules: [...deny.map((rule) => toRule(rule, 'deny')), ...allowed] }];
-      }),
-    );
+    this.#roles = config.roles.map(({ name, allow, deny }) => {
+      const allowed = allow === undefined ? [] : [toRule(allow, 'allow')];
+      return { name, rules: [...deny.map((rule) => toRule(rule, 'deny')), ...allowed] };
+    });
   }
 
   /** Returns the rights of a principal at an endpoint. Computed once for each principal object. */
@@ -169,7 +167,7 @@ export class Policy {
   #rightsOf(principal: Principal, endpoint: string): Rights {
     const { values, groups } = this.#valuesOf(principal);
     const names = this.#rolesOf(principal, endpoint, values, groups);
-    const granted = [...this.#roles.values()].filter(({ name }) => names.has(name));
+    const granted = this.#roles.filter(({ name }) => names.has(name));
     const rules = granted.flatMap((role) => role.rules).toSorted((a, b) => b.effect.localeCompare(a.effect));
     const identity = identityOf(principal, values, groups);
     const key = JSON.stringify([granted.map(({ name }) => name), identityRead(rules, identity)]);

@@ -22,7 +22,6 @@ interface PrincipalValues {
   readonly claim: (name: string) => unknown;
 }
 
-/** Returns whether a principal is selected. */
 export function isSelected(to: PrincipalSelector, principal: Principal, { groups, claim }: PrincipalValues): boolean {
   return (
     hasAny(to.keys, [principal.keyName]) &&

@@ -170,16 +170,6 @@ export class Rights implements Subject, ListRights {
     if (fresh.length > 0) this.#onFailed?.(fresh);
   }
 
-  /** Decides about a call; see {@link ItemRights.decideCall}. */
-  decideCall(item: Item, argumentsText: string | undefined, now: Date, trace?: Reason[]): Decision {
-    return this.to(item).decideCall(argumentsText, now, trace);
-  }
-
-  /** Decides at a time without arguments; see {@link ItemRights.decideAt}. */
-  decideAt(item: Item, now: Date): Decision {
-    return this.to(item).decideAt(now);
-  }
-
   /** Returns whether a rule may allow something of an upstream, whatever it offers. */
   mayShow(upstream: string): boolean {
     let mayShow = this.#shown.get(upstream);

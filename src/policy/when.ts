@@ -38,7 +38,6 @@ export interface Variables {
   readonly now?: Date;
 }
 
-/** The size of the arguments of a call. */
 export interface ArgumentSize {
   readonly values: number;
   readonly chars: number;

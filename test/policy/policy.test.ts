@@ -275,7 +275,7 @@ test('principals with the same rules share rights, unless a condition reads who 
 test('odd arguments are denied if a rule reads arguments, and only then', () => {
   const roles = { r: { tools: ['read'], when: 'args.path.startsWith("/pub/")' }, free: { tools: ['free'] } };
   const rights = new Policy(accessOf(roles, [{ roles: ['r', 'free'], anyone: true }])).rightsOf(keyOf('ada'), '');
-  const call = (name: string, text: string) => rights.decideCall(item('tool', 'a', name), text, NOW).effect;
+  const call = (name: string, text: string) => rights.to(item('tool', 'a', name)).decideCall(text, NOW).effect;
   assert.equal(call('read', '{"path":"/pub/x"}'), 'allow');
   assert.equal(call('read', '{"path":"/etc"}'), 'deny');
   assert.equal(call('read', '{"path":"/pub/x","PATH":"/etc"}'), 'deny');
@@ -288,7 +288,7 @@ test('a member that differs in case from a name in a macro over arguments is den
   for (const when of ['args.exists(k, k == "force")', 'args.exists(k, k in ["force", "all"])']) {
     const role = { upstreams: ['a'], deny: [{ tools: ['rm'], when }] };
     const rights = new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '');
-    const call = (text: string) => rights.decideCall(item('tool', 'a', 'rm'), text, NOW).effect;
+    const call = (text: string) => rights.to(item('tool', 'a', 'rm')).decideCall(text, NOW).effect;
     assert.equal(call('{"path":"x"}'), 'allow', when);
     assert.equal(call('{"force":true}'), 'deny', when);
     assert.equal(call('{"Force":true}'), 'deny', when);
@@ -303,7 +303,7 @@ test('arguments are read for the conditions about the called tool alone', () => 
     late: { tools: ['count'], when: 'tool.name == "other" && args.path == "x"' },
   };
   const rights = new Policy(accessOf(roles, [{ roles: Object.keys(roles), anyone: true }])).rightsOf(keyOf('ada'), '');
-  const call = (name: string, text: string) => rights.decideCall(item('tool', 'a', name), text, NOW).effect;
+  const call = (name: string, text: string) => rights.to(item('tool', 'a', name)).decideCall(text, NOW).effect;
   assert.equal(call('count', '{"n":1,"PATH":"/etc"}'), 'allow');
   assert.equal(call('count', '{"n":1,"N":0}'), 'deny');
   assert.equal(call('read', '{"path":"/pub/x","PATH":"/etc"}'), 'deny');
@@ -412,7 +412,7 @@ test(`callable with some arguments implies listed, and explained alike (SEED=${S
     if (called.effect === 'allow') assert.notEqual(listed.effect, 'deny', shown);
     if (listed.effect === 'allow') assert.equal(called.effect, 'allow', shown);
     const reasons: Reason[] = [];
-    const explained = rights.decideCall(item, args, NOW, reasons);
+    const explained = rights.to(item).decideCall(args, NOW, reasons);
     assert.deepEqual([explained.effect, explained.rule], [called.effect, called.rule], shown);
     const applies = reasons.filter(({ outcome }) => outcome === 'true' || outcome === 'fails');
     const isDenied = applies.some(({ effect }) => effect === 'deny');
@@ -435,11 +435,11 @@ test('limit sharedRights: beyond it rights are made again, and decide alike', ()
 test('a deny rule about an id applies to integers that a double rounds', () => {
   const role = { upstreams: ['chat'], deny: [{ tools: ['post'], when: 'args.id == 9007199254740990' }] };
   const rights = new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '');
-  const call = (id: string) => rights.decideCall(item('tool', 'chat', 'post'), `{"id":${id}}`, NOW);
+  const call = (id: string) => rights.to(item('tool', 'chat', 'post')).decideCall(`{"id":${id}}`, NOW);
   assert.equal(call('9007199254740991').effect, 'allow');
   assert.equal(call('9007199254740990').effect, 'deny');
   const { effect, failed } = call('1234567890123456789');
   assert.deepEqual([effect, failed.length], ['deny', 1]);
-  const other = rights.decideCall(item('tool', 'chat', 'get'), '{"id":1234567890123456789}', NOW);
+  const other = rights.to(item('tool', 'chat', 'get')).decideCall('{"id":1234567890123456789}', NOW);
   assert.equal(other.effect, 'allow');
 });

@@ -227,8 +227,8 @@ test(`a token with the scopes of a challenge gets what was denied (SEED=${SEED})
     const item = toolOf(pick(2) === 0 ? 'get' : 'set');
     const now = new Date();
     const args = JSON.stringify({ n: pick(4) });
-    const decide = (rights: Rights | undefined) => rights?.decideCall(item, args, now).effect ?? 'deny';
-    const lacking = gate.lackingScopes(principal, '', (rights) => rights.decideCall(item, args, now));
+    const decide = (rights: Rights | undefined) => rights?.to(item).decideCall(args, now).effect ?? 'deny';
+    const lacking = gate.lackingScopes(principal, '', (rights) => rights.to(item).decideCall(args, now));
     const isAllowed = decide(gate.rightsOf(principal, '')) === 'allow';
     const shown = `SEED=${SEED} case ${i}`;
     if (lacking !== undefined) {

@@ -291,7 +291,7 @@ function decided({ parts, query }: Asked, item: Item, { verdict }: JudgedRoute) 
     return { decision: { effect: 'allow', why } as const, isShown: true, rules, isAsked: false };
   }
   const text = argumentsText(query);
-  const traced = text === undefined ? rights.decide(item, rules) : rights.decideCall(item, text, new Date(), rules);
+  const traced = text === undefined ? rights.decide(item, rules) : rights.to(item).decideCall(text, new Date(), rules);
   const isShown = gate.shownRightsOf(principal, view)?.lists(item) === true;
   const decision = text === undefined || verdict === undefined ? traced : { effect: verdict.effect, why: traced.why };
   return { decision, isShown, rules, isAsked: rights.asksAbout(item.upstream) };

@@ -266,7 +266,7 @@ function failureOf(policy: Policy, test: Test, endpoint: string, upstream: strin
   const now = test.at === undefined ? new Date() : new Date(test.at);
   const args = test.args === undefined ? undefined : JSON.stringify(test.args);
   const isListed = policy.shownRights(rights, principal).lists(about);
-  const called = rights.decideCall(about, args, now);
+  const called = rights.to(about).decideCall(args, now);
   const decided = isListed ? called.effect : 'hidden';
   // What is hidden is denied too.
   if (decided === test.expect || (decided === 'hidden' && test.expect === 'deny')) return undefined;

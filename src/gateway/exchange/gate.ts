@@ -248,7 +248,7 @@ export class Gate {
   ): GatewayError | undefined {
     const item = plainItem('resource', found.upstream, found.uri);
     const now = new Date();
-    const decide = (rights: Rights) => rights.decideCall(item, undefined, now);
+    const decide = (rights: Rights) => rights.to(item).decideCall(undefined, now);
     return this.#refusal({ caller, asked, item, isAgain }, decide, () => unknownResource(uri));
   }
 
@@ -260,7 +260,7 @@ export class Gate {
    */
   refusalOfTask(caller: Caller, asked: Asked, item: Item, isAgain = false): GatewayError | undefined {
     const now = new Date();
-    const decide = (rights: Rights) => rights.decideAt(item, now);
+    const decide = (rights: Rights) => rights.to(item).decideAt(now);
     return this.#refusal({ caller, asked, item, isAgain }, decide, () => new GatewayError('unknown-task'));
   }
 
