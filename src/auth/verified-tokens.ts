@@ -33,7 +33,6 @@ export class VerifiedTokens {
     return undefined;
   }
 
-  /** Adds the tokens of others whose principals are accepted. */
   addFrom(others: VerifiedTokens, isAccepted: (principal: Principal) => boolean): void {
     for (const [key, entry] of others.#entries) {
       if (this.#entries.size < LIMITS.verifiedTokens && isAccepted(entry.principal)) this.#entries.set(key, entry);

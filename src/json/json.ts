@@ -229,7 +229,6 @@ export class RawObject {
     return key === this.#preparsedName ? this.#preparsed : undefined;
   }
 
-  /** Parses and returns a member's value. */
   value(key: string): unknown {
     const raw = this.raw(key);
     return raw === undefined ? undefined : JSON.parse(raw);
@@ -251,7 +250,6 @@ export class RawObject {
     return new RawObject(names.toSpliced(at, 1), this.#raws.toSpliced(at, 1), undefined);
   }
 
-  /** Returns the object without these members. */
   without(names: readonly string[]): RawObject {
     return names.reduce<RawObject>((bare, name) => bare.with(name, undefined), this);
   }
@@ -293,7 +291,6 @@ export class RawObject {
   }
 }
 
-/** Returns the text as a JSON string. */
 export function quoted(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }

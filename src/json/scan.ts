@@ -33,7 +33,6 @@ const PRIMITIVE = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)
 /** Deeper nesting is refused: it can be parsed, but serializers overflow the stack. */
 export const MAX_DEPTH: number = LIMITS.jsonDepth;
 
-/** Bounds on the JSON text of one message. */
 export interface JsonBounds {
   readonly members: { readonly max: number; readonly limit: LimitName };
   readonly values: { readonly max: number; readonly limit: LimitName };
@@ -251,7 +250,6 @@ function forgetNames(depth: number): void {
   else while (known?.pop() !== undefined);
 }
 
-/** Returns the error for an object that has a member twice. */
 export function duplicateMember(name: string, at: number): JsonTextError {
   return new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, at, 'duplicate');
 }

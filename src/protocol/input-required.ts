@@ -42,7 +42,6 @@ export type ResultReading =
   | { readonly kind: 'unknown'; readonly resultType: string }
   | { readonly kind: 'malformed'; readonly why: string };
 
-/** Returns whether a server may answer this method with `input_required`. */
 export function mayRequireInput(method: string): boolean {
   return INPUT_METHODS.has(method);
 }
@@ -50,11 +49,6 @@ export function mayRequireInput(method: string): boolean {
 /** Returns whether a request with these parameters continues one that was answered with questions. */
 export function isRetry(params: RawObject | undefined): boolean {
   return params?.raw('requestState') !== undefined;
-}
-
-/** Returns whether the client has anything to send back. If not, its retry would equal its first request. */
-export function isAnswerable({ inputRequests, requestState }: InputRequired): boolean {
-  return inputRequests.length > 0 || requestState !== undefined;
 }
 
 /** Returns the entries of `inputRequests`, or undefined if one of them is not a request, or has a member twice. */
@@ -79,10 +73,11 @@ function readInputRequired(result: RawObject): ResultReading {
   if (requestState !== undefined && result.string('requestState') === undefined) {
     return { kind: 'malformed', why: 'has a "requestState" that is no string' };
   }
-  const asked = { inputRequests, requestState };
-  if (!isAnswerable(asked))
+  // A retry would equal the first request.
+  if (inputRequests.length === 0 && requestState === undefined) {
     return { kind: 'malformed', why: 'asks for nothing: no "inputRequests", no "requestState"' };
-  return { kind: 'input-required', asked: { ...asked, rest: result.without(NOT_RELAYED) } };
+  }
+  return { kind: 'input-required', asked: { inputRequests, requestState, rest: result.without(NOT_RELAYED) } };
 }
 
 /** Members that {@link inputRequiredResult} writes itself, and those about caches: a question is for one caller. */

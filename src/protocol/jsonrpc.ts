@@ -49,7 +49,6 @@ export interface Result {
   readonly tail?: readonly Buffer[];
 }
 
-/** Returns the size of the parts of a tail together. */
 export function tailBytes(tail: readonly Buffer[]): number {
   return tail.reduce((bytes, part) => bytes + part.length, 0);
 }
@@ -64,12 +63,10 @@ export type Answer =
       readonly scopes?: readonly string[];
     };
 
-/** Returns an answer with an error. */
 export function errorAnswer(code: number, message: string): Answer {
   return { kind: 'error', error: { code, message } };
 }
 
-/** An empty result. */
 export const EMPTY_RESULT: Answer = { kind: 'result', result: '{}' };
 
 /** Returns the answer with its result parsed. @throws {JsonTextError} if the text is not JSON. */

@@ -83,7 +83,6 @@ export function idempotencyKeyOf(params: RawObject | undefined): string | undefi
   return isObjectText(raw) ? RawObject.parse(raw).raw(META.idempotencyKey) : undefined;
 }
 
-/** Returns the parameters of a call without its idempotency key. */
 export function withoutIdempotencyKey(params: RawObject): RawObject {
   return withoutMeta(params, [META.idempotencyKey]);
 }

@@ -11,7 +11,6 @@ import type { RpcError } from './jsonrpc.ts';
 import { META, withoutCoreTaskMeta } from './meta.ts';
 import { RPC } from './rpc-codes.ts';
 
-/** Name of the tasks extension. */
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 
 const TERMINAL = new Set(['completed', 'failed', 'cancelled']);
@@ -26,12 +25,10 @@ export function isUnknownTask({ code }: RpcError): boolean {
   return code === RPC.invalidParams || code === RPC.resourceNotFound;
 }
 
-/** Returns whether these capabilities declare the tasks extension. */
 export function declaresTasks(capabilities: RawObject): boolean {
   return isObjectText(capabilities.object('extensions')?.raw(TASKS_EXTENSION));
 }
 
-/** Returns the capabilities with the tasks extension added. */
 export function withTasks(capabilities: RawObject): RawObject {
   const extensions = capabilities.object('extensions') ?? RawObject.EMPTY;
   return capabilities.with('extensions', extensions.with(TASKS_EXTENSION, '{}').toString());
@@ -90,7 +87,6 @@ export function relatedTask(message: RawObject): string | undefined {
   return message.object('_meta')?.object(META.relatedTask)?.string('taskId');
 }
 
-/** Returns the message marked as belonging to this task. */
 export function withRelatedTask(message: RawObject, taskId: string): RawObject {
   const meta = message.object('_meta') ?? RawObject.EMPTY;
   return message.with('_meta', meta.with(META.relatedTask, JSON.stringify({ taskId })).toString());
