@@ -72,14 +72,8 @@ const NO_ENVELOPE: EnvelopeReading = { kind: 'none', missing: REQUIRED };
 /** Readings by raw `_meta`. A client sends the same envelope with every request, so most were read before. */
 const readings = new TextCache<EnvelopeReading>();
 
-/**
- * Raw `_meta` with an envelope, by the `_meta` without it; one cache for each revision, set of capabilities, client and
- * log level.
- */
-const metas = new Map<
-  ModernRevision,
-  WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, TextCache<string>>>>
->();
+/** Raw `_meta` with an envelope, by that envelope and the `_meta` without it. Requests of one client mostly repeat both. */
+const metas = new TextCache<string>();
 
 /** Reads the envelope from the parameters of a request. @throws {JsonTextError} if `_meta` is not well-formed JSON. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
@@ -123,49 +117,20 @@ function read(meta: RawObject | undefined): EnvelopeReading {
  * @param token our progress token, which replaces the sender's.
  */
 export function withEnvelope(params: RawObject | undefined, envelope: Envelope, token?: number): RawObject {
+  const { version, clientInfo, clientCapabilities, logLevel } = envelope;
   const raw = params?.raw('_meta') ?? '';
   const rest = token === undefined ? raw : splitToken(raw)?.rest;
-  let meta = metasUnder(envelope).of(rest ?? raw, (text) =>
-    metaText(text, [
-      [META.protocolVersion, JSON.stringify(envelope.version)],
-      [META.clientInfo, envelope.clientInfo?.toString()],
-      [META.clientCapabilities, envelope.clientCapabilities.toString()],
-      [META.logLevel, envelope.logLevel === undefined ? undefined : JSON.stringify(envelope.logLevel)],
+  const prefix = `${version} ${logLevel} ${clientInfo?.toString()} ${clientCapabilities.toString()} `;
+  let meta = metas.of(prefix + (rest ?? raw), (text) =>
+    metaText(text.slice(prefix.length), [
+      [META.protocolVersion, JSON.stringify(version)],
+      [META.clientInfo, clientInfo?.toString()],
+      [META.clientCapabilities, clientCapabilities.toString()],
+      [META.logLevel, logLevel === undefined ? undefined : JSON.stringify(logLevel)],
     ]),
   );
   if (token !== undefined) meta = rest === undefined ? tokenText(meta, token) : addToken(meta, token);
   return (params ?? RawObject.EMPTY).with('_meta', meta);
-}
-
-/** The last envelope used; the next one is mostly the same. */
-let last: { readonly envelope: Envelope; readonly cache: TextCache<string> } | undefined;
-
-function metasUnder(envelope: Envelope): TextCache<string> {
-  const known = last?.envelope;
-  const isLast =
-    known?.version === envelope.version &&
-    known.clientCapabilities === envelope.clientCapabilities &&
-    known.clientInfo === envelope.clientInfo &&
-    known.logLevel === envelope.logLevel;
-  if (last === undefined || !isLast) last = { envelope, cache: findMetas(envelope) };
-  return last.cache;
-}
-
-function findMetas({
-  version,
-  clientCapabilities,
-  clientInfo = RawObject.EMPTY,
-  logLevel,
-}: Envelope): TextCache<string> {
-  let byCapabilities = metas.get(version);
-  if (byCapabilities === undefined) metas.set(version, (byCapabilities = new WeakMap()));
-  let byName = byCapabilities.get(clientCapabilities);
-  if (byName === undefined) byCapabilities.set(clientCapabilities, (byName = new WeakMap()));
-  let byLevel = byName.get(clientInfo);
-  if (byLevel === undefined) byName.set(clientInfo, (byLevel = new Map()));
-  let cache = byLevel.get(logLevel);
-  if (cache === undefined) byLevel.set(logLevel, (cache = new TextCache()));
-  return cache;
 }
 
 /** Returns the parameters without the envelope, for a legacy upstream, which learns the same from `initialize`. */
