@@ -99,7 +99,6 @@ test('sampling with tools is refused for a client without that capability', TIME
   assert.partialDeepStrictEqual(got, { code: -32602 });
 });
 
-// SEC-28
 test('sampling of many blocks beside a large member reaches an older client', TIMEOUT, async () => {
   const content = Array.from({ length: 100_000 }, () => 0);
   const message = { role: 'user', content, x: 'x'.repeat(8_000_000) };
