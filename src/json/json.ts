@@ -33,10 +33,9 @@ const INDEX_THRESHOLD = 12;
 /** A name that needs no escapes. */
 const PLAIN = /^[\w$./-]*$/;
 
-/** The member that peers repeat in most messages. */
+/** The member that clients repeat in most messages, and its recent values. Those of upstreams are short. */
 const REPEATED = '_meta';
-/** Recent values of that member. Clients have a cache of their own, since their messages are checked more strictly. */
-const repeated = { client: new RecentTexts(), upstream: new RecentTexts() };
+const repeated = new RecentTexts();
 
 /** The member that is parsed together with its message. */
 export type Preparsed = 'params' | 'result';
@@ -131,9 +130,8 @@ export class RawObject {
       if (object.#find(name) >= 0) throw duplicateMember(name, nameAt);
       const value = skipColon(text, i);
       // Only inside a preparsed member, so that all cached texts have been checked to the same depth.
-      const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
-      const recent = scanner.bounds === CLIENT_BOUNDS ? repeated.client : repeated.upstream;
-      let raw = isRepeated ? recent.at(text, value) : undefined;
+      const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH && bounds === CLIENT_BOUNDS;
+      let raw = isRepeated ? repeated.at(text, value) : undefined;
       if (raw !== undefined) {
         i = value + raw.length;
       } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
@@ -145,7 +143,7 @@ export class RawObject {
       } else {
         i = skipValue(text, value, maxDepth);
         raw = text.slice(value, i);
-        if (isRepeated) raw = recent.keep(raw);
+        if (isRepeated) raw = repeated.keep(raw);
       }
       object.#index?.set(name, names.length);
       names.push(name);
