@@ -81,6 +81,9 @@ export const LISTEN = 'subscriptions/listen';
  */
 export class McpEndpoint implements ReplyParts, ModernReplyParts {
   undecided = 0;
+  readonly timers: EdgeTimers;
+  readonly memory: EdgeMemory;
+  readonly metrics: Metrics;
   readonly #parts: McpParts;
   readonly streams: OpenStreams;
   readonly forwarded = new ForwardedWork();
@@ -91,6 +94,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   constructor(parts: McpParts) {
     this.#parts = parts;
+    this.timers = parts.timers;
+    this.memory = parts.memory;
+    this.metrics = parts.metrics;
     this.#forwarder = new ProcessForwarder(parts.front);
     this.streams = new OpenStreams(parts, parts.streamsPerPrincipal);
     this.#bodyBytes = parts.bodyBytes;
@@ -100,18 +106,6 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   setLimits(bodyBytes: number, streamsPerPrincipal: number): void {
     this.#bodyBytes = bodyBytes;
     this.streams.listenCounts.perPrincipal = streamsPerPrincipal;
-  }
-
-  get timers(): EdgeTimers {
-    return this.#parts.timers;
-  }
-
-  get memory(): EdgeMemory {
-    return this.#parts.memory;
-  }
-
-  get metrics(): Metrics {
-    return this.#parts.metrics;
   }
 
   /**
@@ -126,7 +120,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (sessionId !== undefined && !front.hasSession(sessionId)) {
       const passedOn = await this.#forwarder.forwardToOwner(env.outgoing, view, admitted, sessionId);
       if (passedOn !== undefined) {
-        holdUnsent(env.outgoing, this.#parts.memory.unsent, admitted.principal.key);
+        holdUnsent(env.outgoing, this.memory.unsent, admitted.principal.key);
         return passedOn;
       }
     }
@@ -153,7 +147,6 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return refuseUnknownEndpoint();
   }
 
-  /** Handles a request to an endpoint in this process. */
   async answerHere(env: ClientHttp, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     const { method = '' } = env.incoming;
     switch (method) {
@@ -188,8 +181,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
       );
     }
-    const { memory } = this.#parts;
-    const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: admitted.principal.key };
+    const limits = { limitBytes: this.#bodyBytes, budget: this.memory.bodies, principal: admitted.principal.key };
     const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.headers);
@@ -222,7 +214,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
     switch (posted.kind) {
       case 'refused':
-        if ('limit' in posted && posted.limit !== undefined) this.#parts.metrics.countLimit(posted.limit);
+        if ('limit' in posted && posted.limit !== undefined) this.metrics.countLimit(posted.limit);
         this.#parts.refusals?.record({ error: posted.error, view, principal });
         if (posted.answer !== undefined && headers.sessionId !== undefined) {
           const session = await this.#find(headers.sessionId, principal, view);
@@ -243,8 +235,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'initialize':
         return this.#initialize(posting, posted.request, headers.sessionId);
       case 'session': {
-        const found = this.#find(posted.sessionId, principal, view);
-        const session = found instanceof Promise ? await found : found;
+        const session = await this.#find(posted.sessionId, principal, view);
         if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
         return await this.#inSession(posting, session, posted.input);
       }
@@ -287,7 +278,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN;
     if (isListen && !this.streams.listenCounts.add(principal)) {
-      this.#parts.metrics.countShed('streams');
+      this.metrics.countShed('streams');
       const message = `you have ${this.streams.listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }), request.id);
     }
@@ -342,9 +333,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     session: ClientSession,
     items: readonly (Message | MessageError)[],
   ): Promise<Response> {
-    const { front, metrics } = this.#parts;
+    const { front } = this.#parts;
     for (const item of items) {
-      if (item instanceof MessageError && item.limit !== undefined) metrics.countLimit(item.limit);
+      if (item instanceof MessageError && item.limit !== undefined) this.metrics.countLimit(item.limit);
     }
     const refused = refuseBatch(items, session.caller.revision);
     if (refused !== undefined) return refuse(refused);
@@ -401,7 +392,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const reader = this.#parts.currentOf(principal);
     this.streams.setReader(session, reader);
     if (!streams.mayOpen(performance.now(), lastEventId)) {
-      this.#parts.metrics.countLimit('streamOpensPerMinute');
+      this.metrics.countLimit('streamOpensPerMinute');
       const message = 'this session opened its event stream too often within a minute; keep it open';
       return refuse(new GatewayError('too-many-requests', { message }), undefined, { 'retry-after': '60' });
     }
@@ -435,17 +426,19 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return id instanceof GatewayError ? id : await this.#find(id, principal, view);
   }
 
-  #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {
-    const found = this.#parts.front.findSession(id, principal, view);
-    return found instanceof Promise ? found.then(orUnknownSession, orRethrow) : orUnknownSession(found);
+  async #find(id: string, principal: Principal, view: string): Promise<SessionOrRefusal> {
+    try {
+      const session = await this.#parts.front.findSession(id, principal, view);
+      return (
+        session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' })
+      );
+    } catch (thrown) {
+      return orRethrow(thrown);
+    }
   }
 }
 
 type SessionOrRefusal = ClientSession | GatewayError;
-
-function orUnknownSession(session: ClientSession | undefined): SessionOrRefusal {
-  return session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' });
-}
 
 /** Returns an expected error as a refusal, and rethrows any other. */
 function orRethrow(thrown: unknown): GatewayError {
@@ -453,7 +446,6 @@ function orRethrow(thrown: unknown): GatewayError {
   throw thrown;
 }
 
-/** Resumes a stream, or refuses that. */
 async function resume(
   streams: SessionStreams,
   outgoing: ClientResponse,

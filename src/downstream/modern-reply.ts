@@ -10,7 +10,6 @@ import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-w
 import type { StreamWriter } from './streams/stream-writer.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { writeAnswer, writeChallenge } from './reply.ts';
-import { textBytes } from './streams/event-log.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { openWriter } from './streams/event-stream.ts';
 
@@ -122,20 +121,19 @@ export class ModernReply implements ModernSink {
       holdUnsent(this.#response, this.#parts.memory.unsent, this.principal);
       return;
     }
-    this.#event(responseText(id, answer));
+    this.#writeEvent(responseText(id, answer));
     this.#writer.end();
   }
 
   send(text: string): boolean {
     if (this.#isFinished || this.#form === 'json') return false;
     this.#begin();
-    this.#event(text);
+    this.#writeEvent(text);
     return true;
   }
 
-  #event(text: string): void {
-    const event = jsonEventText({ data: text });
-    this.#writer?.write({ seq: 0, text: event, bytes: textBytes(event), atMs: 0 }, text);
+  #writeEvent(text: string): void {
+    this.#writer?.writeText(jsonEventText({ data: text }), text);
   }
 
   commit(): void {

@@ -59,7 +59,6 @@ export function refusalOfForwarded(load: Load | undefined, request: Request): Lo
   return load?.isHigh === true && isCall(request) && !isRetry(request.params) ? load.refusalOf('call') : undefined;
 }
 
-/** Returns the response that refuses something because of the load. */
 export function refuseForLoad({ error, retryAfterSeconds }: LoadRefusal, id?: Id): Response {
   return refuse(error, id, { 'retry-after': String(retryAfterSeconds) });
 }

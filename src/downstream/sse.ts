@@ -4,7 +4,6 @@ import type { Logger } from 'pino';
 import { ssePath } from '../endpoint-path.ts';
 import { GatewayError } from '../errors.ts';
 import type { ClientHttp } from '../gateway/front/client-http.ts';
-import type { MessageSink } from '../gateway/front/front.ts';
 import { eventText, jsonEventText } from '../protocol/framing/event-stream.ts';
 import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -12,8 +11,6 @@ import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { idOf, readInput, refusedId, toRefusal } from './classify.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
-import { textBytes } from './streams/event-log.ts';
-import type { StreamWriter } from './streams/stream-writer.ts';
 import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
@@ -24,31 +21,6 @@ import { openWriter } from './streams/event-stream.ts';
 
 export interface SseParts extends Omit<McpParts, 'eventLogs' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
-}
-
-/** The event stream of a 2024-11-05 client, which carries all messages to it. */
-class EventSink implements MessageSink {
-  readonly writer: StreamWriter;
-  #seq = 0;
-
-  constructor(writer: StreamWriter) {
-    this.writer = writer;
-  }
-
-  send(text: string): boolean {
-    return this.#write(jsonEventText({ data: text }), text);
-  }
-
-  /** Sends the path to POST to. */
-  sendEndpoint(path: string): void {
-    this.#write(eventText({ event: 'endpoint', data: path }), '');
-  }
-
-  #write(text: string, message: string): boolean {
-    if (this.writer.isGone) return false;
-    this.writer.write({ seq: ++this.#seq, text, bytes: textBytes(text), atMs: 0 }, message);
-    return true;
-  }
 }
 
 interface SseClient {
@@ -134,12 +106,13 @@ export class SseEndpoint {
       this.#counts.remove(principal.key);
       peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session could not be closed'));
     };
-    const sink = new EventSink(openWriter(outgoing, 'sse', shared, { onGone }));
-    const onEnd = () => sink.writer.end();
+    const writer = openWriter(outgoing, 'sse', shared, { onGone });
+    const sink = { send: (text: string) => writer.writeText(jsonEventText({ data: text }), text) };
+    const onEnd = () => writer.end();
     const onLimit = (limit: LimitName) => metrics.countLimit(limit);
     const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd });
     this.#clients.set(id, { principal, view, peer, end: onEnd });
-    sink.sendEndpoint(`/messages?sessionId=${id}`);
+    writer.writeText(eventText({ event: 'endpoint', data: `/messages?sessionId=${id}` }), '');
     return RESPONSE_ALREADY_SENT;
   }
 

@@ -3,14 +3,13 @@ import { resultWithin } from '../deadline.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import type { Front, MessageSink } from '../gateway/front/front.ts';
+import type { Front } from '../gateway/front/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/framing/lines.ts';
 import { type ClientInput, readInput, toRefusal } from './classify.ts';
-import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { errorText, Peer } from './peer.ts';
 import { withoutByteOrderMark } from '../protocol/framing/byte-order-mark.ts';
@@ -23,28 +22,6 @@ export interface StdioStreams {
 
 /** The time for calls to end after the client closed its input, as at the end of a pipe. */
 const LAST_ANSWERS_MS = 5_000;
-
-/** Writes lines to the client, no faster than it reads. */
-class LineSink implements MessageSink {
-  readonly #writer: StreamWriter;
-  #seq = 0;
-
-  /** @param onStall called when the client stops reading, and when it continues. */
-  constructor(output: Writable, onGone: () => void, onStall: (isStalled: boolean) => void, log: Logger) {
-    this.#writer = new StreamWriter(
-      output,
-      { onGone, onDropped: () => log.debug('message dropped: the client reads too slowly') },
-      { isImpatient: false, onStall },
-    );
-  }
-
-  send(text: string): boolean {
-    if (this.#writer.isGone) return false;
-    const line = `${oneLine(text)}\n`;
-    this.#writer.write({ seq: ++this.#seq, text: line, bytes: textBytes(line), atMs: 0 }, text);
-    return true;
-  }
-}
 
 /**
  * Serves one client over a pair of streams, until either ends or the gateway ends the session.
@@ -61,13 +38,13 @@ export async function serveStdio(
 ): Promise<void> {
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const working = new ArraySet<Promise<void>>();
-  const sink = new LineSink(
+  const writer = new StreamWriter(
     output,
-    end,
+    { onGone: () => end(), onDropped: () => log.debug('message dropped: the client reads too slowly') },
     // While the client does not read its output, its input is paused; otherwise the queue would grow without bound.
-    (isStalled) => (isStalled ? input.pause() : input.resume()),
-    log,
+    { isImpatient: false, onStall: (isStalled) => (isStalled ? input.pause() : input.resume()) },
   );
+  const sink = { send: (text: string) => writer.writeText(`${oneLine(text)}\n`, text) };
   const peer = new Peer({ front, principal: LOCAL, view, sink, log, onLimit, onEnd: end });
 
   const receive = (message: ClientInput) => {

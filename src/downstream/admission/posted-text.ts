@@ -68,7 +68,6 @@ export function receiveText(
   });
 }
 
-/** Returns the text of a POST, or the response that refuses it. */
 export function postedText(env: ClientHttp, headers: RequestHeaders, limits: BodyLimits): Promise<string | Response> {
   const refused = refuseMedia(headers);
   if (refused !== undefined) return Promise.resolve(refuse(refused));

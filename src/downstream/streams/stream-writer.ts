@@ -1,7 +1,7 @@
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
-import type { StreamEvent } from './event-log.ts';
+import { type StreamEvent, textBytes } from './event-log.ts';
 
 /** The response to a client, or the standard output of the program. */
 type Output = Pick<ClientResponse, 'write' | 'end' | 'destroy' | 'writableLength' | 'on' | 'once'>;
@@ -137,6 +137,13 @@ export class StreamWriter implements ByteHolder {
     this.#waitingBytes += streamEvent.bytes;
     this.#enqueue({ streamEvent, notification, repeatable, isReplay: false });
     if (!hasRoom && this.#options.isImpatient) this.destroy();
+  }
+
+  /** Writes or queues an event that no log keeps. Returns false if the connection has ended. */
+  writeText(text: string, message: string): boolean {
+    if (this.#isGone) return false;
+    this.write({ seq: 0, text, bytes: textBytes(text), atMs: 0 }, message);
+    return true;
   }
 
   /** Writes events from the event log, before all others. Either all of them are written or the connection ends. */
