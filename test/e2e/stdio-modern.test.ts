@@ -6,10 +6,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { rpc } from '../downstream/client.ts';
 import { PATIENT } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
 import { MODERN, modernText, type WireOptions } from '../support/modern-wire.ts';
+import { connectSdk2Over } from '../support/sdk-client.ts';
 import { until } from '../support/stdio.ts';
 import { MAIN } from '../support/program.ts';
 
@@ -181,6 +183,17 @@ test('listen requests share the connection by their ids, and are answered', TIME
     const { method, params } = program.lines[answered + 1] ?? {};
     assert.deepEqual([method, params], ['notifications/cancelled', { requestId: id }]);
   }
+});
+
+//
+test('an SDK client is told that its subscription has ended on purpose', TIMEOUT, async () => {
+  const args = [MAIN, 'stdio', '--config', config];
+  const env = { ...process.env, ...marker() };
+  const transport = new StdioClientTransport({ command: process.execPath, args, env, stderr: 'ignore' });
+  await using connected = await connectSdk2Over(transport, {}, { pin: MODERN });
+  const subscription = await connected.client.listen({ toolsListChanged: true });
+  process.kill(transport.pid ?? assert.fail(), 'SIGTERM');
+  assert.equal(await subscription.closed, 'graceful');
 });
 
 // T-019 T-042
