@@ -1,6 +1,6 @@
 /**
  * Caches of texts that peers repeat, and of values made from them: envelopes, headers, `_meta`. Without them a modern call costs a
- * third more (`docs/performance.md`).
+ * third more (`docs/decisions/figures.md`).
  *
  * The contract: a value depends on its text alone. Each cache holds at most {@link MAX_TEXTS} texts of {@link MAX_CHARS}
  * characters, and is emptied when it is full. Keys are kept texts, so no cache retains a message.
