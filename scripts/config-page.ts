@@ -59,7 +59,7 @@ const HEAD = `# Configuration
 
 Every setting of the config file. [config/reference.yaml](../config/reference.yaml) shows all of them in a file, and
 [config/linkspan.schema.json](../config/linkspan.schema.json) lets editors complete and check them.
-[The config of other clients](clients/README.md) works unmodified.
+[The config of other clients](../README.md#configure) works unmodified.
 
 `;
 
