@@ -31,7 +31,7 @@ const fileSchema = z
     title: 'Linkspan configuration',
     description:
       'Durations are text such as "30s" (ms, s, m, h, d), sizes text such as "4MiB" (B, KiB, MiB, GiB). Values may hold ' +
-      '${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:/path}, ${input:id}, ${workspaceFolder}, and $$ for a dollar sign.',
+      '${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:/path}, ${input:id}, ${workspaceFolder}, ${userHome}, and $$ for a dollar sign.',
   });
 
 const REFERENCE = '\\$\\{';
