@@ -1,4 +1,4 @@
-import { resultWithin } from '../deadline.ts';
+import { MAX_TIMER_MS, resultWithin } from '../deadline.ts';
 import type { PipeMethod, PipeCalls } from '../store/piped/pipe-calls.ts';
 import type { AuditEvent } from './audit-event.ts';
 import { CLOSE_MS, COMMIT_MS, GATHER_BYTES, GATHER_MS, unavailable } from './audit-log.ts';
@@ -8,8 +8,6 @@ import { RecordTexts } from './record-texts.ts';
 
 /** The parent gives a call up before this process does, so that no record of a refused call is written afterwards. */
 const ANSWER_MS = 500;
-/** The parent answers, or it has gone. Until then, the records take up room in the queue. */
-const FOREVER_MS = 2_147_483_647;
 
 interface Commit {
   readonly text: string;
@@ -141,7 +139,8 @@ export class PipedAuditLog implements AuditWriter {
   }
 
   #ask<Args, Result>(asked: PipeMethod<Args, Result>, args: Args): Promise<Result> {
-    return this.#parts.calls.call(asked, args, FOREVER_MS);
+    // The parent answers, or it has gone. Until then, the records take up room in the queue.
+    return this.#parts.calls.call(asked, args, MAX_TIMER_MS);
   }
 
   async close(): Promise<void> {
