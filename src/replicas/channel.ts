@@ -76,7 +76,6 @@ export class Channel {
     return await this.#ping.answered.promise;
   }
 
-  /** Closes the connection at once. */
   destroy(): void {
     this.#socket.destroy();
     this.#close();

@@ -31,7 +31,6 @@ const KEEP_MS = 24 * 3_600_000;
 /** The oldest key goes when there would be more, and its handles with it. */
 const MAX_KEYS = 64;
 
-/** Creates a random key. */
 export function freshKey(nowMs: number): KeyRecord {
   return {
     kid: randomBytes(6).toString('base64url'),

@@ -1,4 +1,3 @@
-/** Identifies an upstream. */
 export interface UpstreamKey {
   readonly upstream: string;
   /** Command or URL of the upstream: another server under the same id has other lists. */

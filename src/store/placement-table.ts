@@ -9,7 +9,6 @@ export interface Member {
   readonly process: string;
   /** `host:port` where other members connect. */
   readonly address: string;
-  /** The version of the gateway. */
   readonly version: string;
   /** True if it gives its placements away and gets no new ones. */
   readonly isLeaving?: boolean;

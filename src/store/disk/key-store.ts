@@ -24,7 +24,6 @@ function parse(text: string, path: string): readonly KeyRecord[] {
   );
 }
 
-/** Stores the keys in a file of the state directory. */
 export class DiskKeyStore implements KeyStore {
   readonly #path: string;
 

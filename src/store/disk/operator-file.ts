@@ -25,7 +25,6 @@ const schema = z.object({
 /** The address and key by which programs of this user reach a running gateway. */
 export type OperatorFile = z.output<typeof schema>;
 
-/** Returns a new key of the admin API. */
 export function newOperatorToken(): string {
   return randomBytes(TOKEN_BYTES).toString('base64url');
 }

@@ -9,7 +9,6 @@ interface StoredOutcome {
   readonly untilMs: number;
 }
 
-/** Stores ends in memory. */
 export class MemoryOutcomeStore implements OutcomeStore {
   readonly #onLimit: OnOutcomeLimit;
   readonly #outcomes = new Map<string, StoredOutcome>();

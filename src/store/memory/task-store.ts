@@ -7,7 +7,6 @@ const TASK_BYTES = 512;
 /** A character of a text takes up to two bytes. */
 const CHAR_BYTES = 2;
 
-/** Stores tasks in memory. */
 export class MemoryTaskStore implements TaskStore {
   /** By client, then by address. */
   readonly #tasks = new Map<string, KeptMap<KnownTask>>();

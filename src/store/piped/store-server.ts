@@ -8,7 +8,6 @@ import { STORE_NOTICES, STORES } from './methods.ts';
 import type { PipeCalls } from './pipe-calls.ts';
 import { serveStore } from './remote-store.ts';
 
-/** The stores of the parent. */
 export interface ParentStores {
   readonly state: Pick<State, 'keys' | 'sessions' | 'offers' | 'tasks' | 'keyedCalls'>;
   readonly outcomes: OutcomeStore;

@@ -43,7 +43,6 @@ export function scriptOf(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') };
 }
 
-/** Called about the connection. */
 export interface RedisEvents {
   /** A command has failed: `timeout`, `connection`, `full` or `refused`. */
   onCommandFailed(reason: FailureReason): void;

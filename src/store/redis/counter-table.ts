@@ -27,7 +27,6 @@ else
 end
 return units`);
 
-/** Counts in Redis. */
 export class RedisCounterTable implements CounterTable {
   readonly leaseMs: number;
   readonly #redis: RedisAccess;

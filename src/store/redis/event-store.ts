@@ -165,7 +165,6 @@ export class RedisEventStore implements EventStore, AsyncDisposable {
     }
   }
 
-  /** Ends the reports. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearTimeout(this.#timer);
     await this.#reporting;

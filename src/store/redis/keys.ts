@@ -54,7 +54,6 @@ export class RedisKeys {
     return `${this.#prefix}:{ring}`;
   }
 
-  /** Entries of the API keys of clients. */
   get apiKeys() {
     const own = `${this.#prefix}:{keys}`;
     return { entries: own, version: `${own}:version`, uses: `${own}:used` };

@@ -98,7 +98,6 @@ const MEMBER = z.object({
 const PAIRS = z.array(z.string());
 const KEY = z.tuple([z.string(), z.string()]);
 
-/** The table in Redis. */
 export class RedisPlacementTable implements PlacementTable {
   readonly leaseMs: number;
   readonly #redis: RedisAccess;

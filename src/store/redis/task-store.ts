@@ -34,7 +34,6 @@ redis.call('ZREM', KEYS[2], ARGV[1])`);
 const REPLY = z.array(z.string());
 const TASK = z.object({ upstream: z.string(), task: z.string(), holder: z.string(), id: z.string() });
 
-/** Stores tasks in Redis. */
 export class RedisTasks implements CommonTasks {
   readonly #redis: RedisAccess;
   readonly #onLimit: OnTaskLimit;
