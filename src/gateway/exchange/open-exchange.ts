@@ -46,6 +46,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   allowedItem: Item | undefined;
   /** True if the answer is that of an earlier call with the same idempotency key. */
   isReplay = false;
+  /** True if the client gets no response, since it has cancelled the exchange. */
+  isCancelledByClient = false;
   /** The upstream's answer, and the error type under which metrics count it. */
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
   /** The error that ends the exchange regardless of the upstream's answer. */
@@ -55,7 +57,6 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   #call: Call<Exchange> | undefined;
   #limiter: ConcurrencyLimiter | undefined;
   #cancelled = false;
-  #isCancelledByClient = false;
   /** Ends the current wait for something other than a call. */
   #onCancel: (() => void) | undefined;
   /** The last recorded progress. It increases across all calls of the exchange. */
@@ -67,11 +68,6 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
     this.request = request;
     this.sink = sink;
     this.progressToken = progressTokenOf(request.params);
-  }
-
-  /** Returns whether the client cancelled the exchange, and so gets no response. */
-  get isCancelledByClient(): boolean {
-    return this.#isCancelledByClient;
   }
 
   /**
@@ -196,7 +192,7 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   }
 
   cancelByClient(reason: CancelReason): void {
-    this.#isCancelledByClient = true;
+    this.isCancelledByClient = true;
     this.cancel(reason);
   }
 

@@ -81,11 +81,19 @@ export function assertClaimed(ownership: Ownership): void {
   throw new GatewayError('internal-error', { message: 'the new session belongs to another process; open another one' });
 }
 
-/** The owners of a gateway of one process. */
+const NOTHING = (): undefined => undefined;
+
+/** The owners of a gateway of one process: nobody else can get what it has, or asks for it. */
 export class LocalOwners implements Owners {
   readonly name: string = randomUUID();
   readonly isAlone = true;
   readonly isCurrent = true;
+  readonly onLost = NOTHING;
+  readonly onConnectionLost = NOTHING;
+  readonly release = NOTHING;
+  readonly releaseConnection = NOTHING;
+  readonly formerOf = NOTHING;
+  readonly successor = NOTHING;
 
   ownerOf(owned: OwnedState): Ownership {
     return owned.kind === 'session' || owned.kind === 'connection' || owned.process === this.name ? HERE : GONE;
@@ -95,31 +103,7 @@ export class LocalOwners implements Owners {
     return true;
   }
 
-  onLost(): void {
-    // Nobody else can get it.
-  }
-
-  release(): void {
-    // Nobody else asks for it.
-  }
-
   holds(): boolean {
     return true;
-  }
-
-  onConnectionLost(): void {
-    // Nobody else can get it.
-  }
-
-  releaseConnection(): void {
-    // Nobody else asks for it.
-  }
-
-  formerOf(): undefined {
-    return undefined;
-  }
-
-  successor(): undefined {
-    return undefined;
   }
 }
