@@ -16,30 +16,20 @@ const PASSED_ON_MS = ACKNOWLEDGE_MS - 1_000;
 
 /** The questions to a decision point about the parts of one stream. They end when the stream is closed. */
 export class PartQuestions implements Cancellable {
-  /** Undefined before the first question. */
-  #slots: FairSlots | undefined;
+  readonly #slots = new FairSlots(SLOTS);
   readonly #closed = new AbortController();
-  /** Undefined without an end of all questions. Monotonic ms. */
-  readonly #lateMs: number | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #timer: NodeJS.Timeout | undefined;
 
   /** @param passedOnMs the time when another process has passed the stream on; undefined if none has. */
   constructor(passedOnMs: number | undefined) {
-    this.#lateMs = passedOnMs && passedOnMs + PASSED_ON_MS;
+    if (passedOnMs === undefined) return;
+    this.#timer = setTimeout(() => this.#closed.abort(), passedOnMs + PASSED_ON_MS - performance.now());
   }
 
   async inTurn<T>(ask: () => Promise<T>): Promise<T> {
-    this.#slots ??= this.#begin();
     const asked = await this.#slots.run('', async () => ({ answer: await ask() }), this.#closed.signal);
     if (asked === undefined) throw closed();
     return asked.answer;
-  }
-
-  #begin(): FairSlots {
-    if (this.#lateMs !== undefined) {
-      this.#timer = setTimeout(() => this.#closed.abort(), this.#lateMs - performance.now());
-    }
-    return new FairSlots(SLOTS);
   }
 
   unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
