@@ -6,7 +6,6 @@ import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Notification, Request, Response, RpcError } from '../../protocol/jsonrpc.ts';
-import type { RuleConfig } from '../../policy/access-config.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
 import type { LoggedClient } from '../../telemetry/request-log.ts';
 import type { Caller } from '../front/caller.ts';
@@ -60,8 +59,6 @@ export class AuditRecorder {
   readonly #trail: AuditTrail;
   /** Numbers of the records of requests that were sent. */
   readonly #begun = new WeakMap<Request, number>();
-  /** A rule either allows or denies. */
-  readonly #byRule = new WeakMap<RuleConfig, AuditVerdict>();
 
   constructor(trail: AuditTrail) {
     this.#trail = trail;
@@ -104,21 +101,9 @@ export class AuditRecorder {
   readonly onVerdict = ({ request, effect, rule, external, lacking }: Verdict): void => {
     const judged: JudgedRequest | undefined = request;
     if (judged === undefined) return;
-    const verdict = external === undefined ? this.#verdictBy(rule, effect) : { ...DENIED, rule: { name: external } };
+    const verdict = external === undefined ? verdictBy(rule, effect) : { ...DENIED, rule: { name: external } };
     judged[VERDICT] = lacking === undefined ? verdict : { ...verdict, reason: lacking.text };
   };
-
-  /** Returns the verdict of a rule: one object, since a rule decides nearly every request. */
-  #verdictBy(rule: Verdict['rule'], effect: Verdict['effect']): AuditVerdict {
-    const plain = effect === 'allow' ? ALLOWED : DENIED;
-    if (rule === undefined) return plain;
-    let verdict = this.#byRule.get(rule);
-    if (verdict === undefined) {
-      verdict = { ...plain, rule: { name: rule.name, ...rule.place } };
-      this.#byRule.set(rule, verdict);
-    }
-    return verdict;
-  }
 
   /** Keeps the name of the rate or limit that refuses a request, for its record. */
   refuse(request: JudgedRequest, rule: string): void {
@@ -187,6 +172,11 @@ export class AuditRecorder {
 function senderFields({ principal, view }: AuditedSender): Pick<AuditEvent, 'principal' | 'label' | 'endpoint'> {
   const { key, label } = principal;
   return { principal: key, label: label === key ? undefined : label, endpoint: endpointPath(view) };
+}
+
+function verdictBy(rule: Verdict['rule'], effect: Verdict['effect']): AuditVerdict {
+  const plain = effect === 'allow' ? ALLOWED : DENIED;
+  return rule === undefined ? plain : { ...plain, rule: { name: rule.name, ...rule.place } };
 }
 
 /** Returns the decision about a request: the one that was kept, unless it was refused after the access policy had allowed it. */
