@@ -39,6 +39,8 @@ export class ClientGroup extends ConnectionHolder {
   openCount = 0;
   /** The counter of its requests in all processes. They have read different numbers of configs, so that its key may be another one there. */
   counterName = `requests ${this.key}`;
+  /** Its key among the groups in use. It changes with the access policy, the group's own key does not. */
+  readyKey = this.key;
   readonly subscribers = new Set<Subscriber>();
   /** Exclusive groups by upstream, each for one request at a time; see {@link exclusiveFor}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
@@ -185,8 +187,6 @@ export class ClientGroups {
   readonly #parts: ClientGroupsParts;
   readonly #pending = new Map<string, Promise<ClientGroup>>();
   readonly #ready = new Map<string, ClientGroup>();
-  /** The key of each group in the map of ready ones. It changes with the access policy, the group's own key does not. */
-  readonly #readyKeys = new WeakMap<ClientGroup, string>();
   /** The number of changes of the access policy. A group that is made later has another key than one that was made before. */
   #policies = 0;
   readonly #byPrincipal = new Map<string, Set<ClientGroup>>();
@@ -279,7 +279,6 @@ export class ClientGroups {
       group.catalog = await this.#parts.loadCatalog(group);
       group.counterName = this.#counterNameOf(caller);
       this.#ready.set(key, group);
-      this.#readyKeys.set(group, key);
       const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
       this.#byPrincipal.set(group.principal, ofPrincipal.add(group));
       return group;
@@ -330,9 +329,8 @@ export class ClientGroups {
     for (const group of groups) {
       const key = this.#keyOf(group.caller);
       // Of groups with equal rights one serves later requests. The others end when they are idle.
-      const readyKey = this.#ready.has(key) ? `former ${group.key}` : key;
-      this.#ready.set(readyKey, group);
-      this.#readyKeys.set(group, readyKey);
+      group.readyKey = this.#ready.has(key) ? `former ${group.key}` : key;
+      this.#ready.set(group.readyKey, group);
       group.counterName = this.#counterNameOf(group.caller);
       const rights = this.#parts.rightsKeyOf(group.caller);
       for (const subscriber of group.subscribers) {
@@ -355,7 +353,7 @@ export class ClientGroups {
   }
 
   #release(group: ClientGroup): void {
-    this.#ready.delete(this.#readyKeys.get(group) ?? '');
+    this.#ready.delete(group.readyKey);
     const ofPrincipal = this.#byPrincipal.get(group.principal);
     ofPrincipal?.delete(group);
     if (ofPrincipal?.size === 0) this.#byPrincipal.delete(group.principal);

@@ -28,8 +28,11 @@ export class SiblingSubscriptions {
   /** Subscribes a new link of this holder to the resources that its siblings listen to. Never rejects. */
   async onLinkOpen(link: Link, holder: ConnectionHolder): Promise<void> {
     if (!needsSubscriptions(link)) return;
+    const wanted = [...this.#parts.siblingsOf(holder)].flatMap((sibling) =>
+      [...sibling.subscriptions.values()].map((to) => ({ sibling, to })),
+    );
     const adding: Promise<void>[] = [];
-    for (const [sibling, to] of this.#siblingSubscriptions(holder, link.upstream)) {
+    for (const { sibling, to } of wanted.filter((one) => one.to.upstream === link.upstream)) {
       if (this.#isFull(link, to.uri)) break;
       adding.push(this.#add(link, sibling, to));
     }
@@ -72,15 +75,6 @@ export class SiblingSubscriptions {
   /** Removes all subscriptions of a holder from the links of its siblings. */
   release(holder: ConnectionHolder): void {
     for (const to of holder.subscriptions.values()) this.onUnsubscribed(holder, to);
-  }
-
-  *#siblingSubscriptions(
-    holder: ConnectionHolder,
-    upstream: string,
-  ): Iterable<[sibling: ConnectionHolder, to: Subscription]> {
-    for (const sibling of this.#parts.siblingsOf(holder)) {
-      for (const to of sibling.subscriptions.values()) if (to.upstream === upstream) yield [sibling, to];
-    }
   }
 
   #isFull(link: Link, uri: string): boolean {

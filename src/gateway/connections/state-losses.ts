@@ -40,8 +40,7 @@ export class StateLosses {
     const isUsed = holder.usedUpstreams?.has(link.upstream) === true;
     if (isUsed && holder.unrecordedStates?.has(link.upstream) !== true) return;
     if (!link.connection.mayKeepState || link.place.purpose === 'call') return;
-    holder.usedUpstreams ??= new Set();
-    holder.usedUpstreams.add(link.upstream);
+    (holder.usedUpstreams ??= new Set()).add(link.upstream);
     const storing = holder.onStateKept(link.upstream);
     if (storing !== undefined) addRecord(holder, link.upstream, storing);
   }
@@ -85,8 +84,7 @@ export class StateLosses {
     const message = `upstream "${upstream}" ${CAUSES[reason]}: the state that it kept for this client is lost`;
     const params = RawObject.of({ level: 'warning', logger: 'linkspan', data: { ...loss, message } });
     for (const holder of holders) {
-      holder.stateLosses ??= new Map();
-      holder.stateLosses.set(upstream, loss);
+      (holder.stateLosses ??= new Map()).set(upstream, loss);
       if (isShown(holder.catalog, upstream)) holder.sendLog('warning', params);
       metrics.countStateLoss(upstream, reason);
     }

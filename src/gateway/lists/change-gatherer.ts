@@ -41,7 +41,6 @@ export class ChangeGatherer {
   }
 
   #report(): void {
-    clearTimeout(this.#timer);
     this.#dueMs = Number.POSITIVE_INFINITY;
     this.#pace = nextPace(this.#pace, performance.now());
     const changes = this.#gathered;
