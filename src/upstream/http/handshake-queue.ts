@@ -41,6 +41,13 @@ export class HandshakeQueue {
     for (const message of waiting ?? []) this.send(message);
   }
 
+  /** Drops the messages that wait. Returns the ids of the requests among them. */
+  drop(): readonly number[] {
+    const waiting = this.#waiting ?? [];
+    this.#waiting = undefined;
+    return waiting.flatMap(({ id }) => id ?? []);
+  }
+
   forget(id: number): void {
     this.#waiting = this.#waiting?.filter((message) => message.id !== id);
   }

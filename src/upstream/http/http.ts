@@ -327,14 +327,15 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     return new GatewayError('upstream-session-lost', { upstream, message, executed: 'unknown', retryable: false });
   }
 
-  /** Fails a message that the upstream refused because it does not know the session, and closes the transport. */
+  /** Fails the requests that the upstream has refused or not got, because it does not know the session. Closes the transport. */
   #onSessionUnknown(post: UpstreamPost): void {
     const { upstream } = this.options;
+    const message = `upstream "${upstream}" forgot our session and refused the request; try again`;
+    // Requests that wait for the end of the handshake were not sent either.
+    const refused = [...this.#handshakeQueue.drop(), ...(post.id === undefined ? [] : [post.id])];
     this.#settle(post);
-    if (post.id !== undefined) {
-      const message = `upstream "${upstream}" forgot our session and refused the request; try again`;
-      this.#events.onSendFailed(post.id, new GatewayError('upstream-session-lost', { upstream, message }));
-    }
+    for (const id of refused)
+      this.#events.onSendFailed(id, new GatewayError('upstream-session-lost', { upstream, message }));
     this.#finish(this.#sessionLostError());
   }
 

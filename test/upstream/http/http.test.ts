@@ -192,6 +192,23 @@ test('no message overtakes notifications/initialized', LIMIT, async () => {
   );
 });
 
+// D9
+test('a message that waited for a handshake whose session is lost was not sent', LIMIT, async () => {
+  const lose = Promise.withResolvers<void>();
+  await using server = await serve((request, response) => {
+    if (request.rpc !== 'notifications/initialized') return void greeted(request, response);
+    void lose.promise.then(() => response.writeHead(404).end());
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2);
+  await server.received.find(({ rpc }) => rpc === 'notifications/initialized');
+  lose.resolve();
+  const { code, executed } = await peer.failure(2);
+  assert.deepEqual([code, executed], ['upstream-session-lost', 'no']);
+  assert.equal((await peer.closed()).code, 'upstream-session-lost');
+});
+
 for (const type of ['text/plain', 'text/event-stream']) {
   test(`after a notification was accepted, an endless body of ${type} keeps no socket`, LIMIT, async () => {
     let [begun, open] = [0, 0];
