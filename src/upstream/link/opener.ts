@@ -53,7 +53,7 @@ export interface LinkRequest extends ClientFeatures {
   /** A session of the upstream to continue. If that is not possible, another one is opened. */
   readonly attachment?: Attachment | undefined;
   /** Returns the place of the link, which depends on the era of the connection. */
-  placeIn(era: Era): LinkPlace;
+  readonly placeIn: (era: Era) => LinkPlace;
 }
 
 /** The purpose of a link that is needed: the client or the listing that it is for. */

@@ -19,7 +19,7 @@ export interface CallOptions<Context> {
   /** The object by which the caller knows the call, passed to {@link ConnectionEvents}. */
   readonly context: Context | undefined;
   /**
-   * The client for whom the call is made, with a key that all of its calls have; undefined if nothing tells them from those of other clients.
+   * The client for whom the call is made. All of its calls have its key; undefined if nothing tells them from those of other clients.
    * Without a sender, messages of the upstream are never about the call.
    */
   readonly sender?: { readonly senderKey: string | undefined };

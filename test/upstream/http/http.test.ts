@@ -192,7 +192,7 @@ test('no message overtakes notifications/initialized', LIMIT, async () => {
   );
 });
 
-// D9
+// T-036
 test('a message that waited for a handshake whose session is lost was not sent', LIMIT, async () => {
   const lose = Promise.withResolvers<void>();
   await using server = await serve((request, response) => {
