@@ -8,12 +8,11 @@ import {
   reloadAnswer,
   restartAnswer,
 } from '../../operator/admin/answers.ts';
-import { type AdminCall, askGateway } from './admin-client.ts';
+import { type AdminCall, ask } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './running-gateway.ts';
 
 export interface DrainOptions extends PrintOptions {
   /** Longest wait for calls in flight, in seconds. */
@@ -28,8 +27,7 @@ const MAX_DRAIN_MS = 600_000;
 /** Opens new connections to an upstream. Resolves with 1 if it does not run afterwards. @throws {CliError} */
 export async function restart(upstream: string, options: Omit<DrainOptions, 'undo'>): Promise<number> {
   const call = upstreamCall(upstream, 'restart', options.wait);
-  const target = await findGateway(options, process.cwd(), process.env);
-  const answer = await askGateway(target, restartAnswer, call);
+  const answer = await ask(options, restartAnswer, call);
   print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
   return answer.isStarted ? codeOf(answer) : EXIT.failed;
 }
@@ -60,18 +58,16 @@ export async function rotateKeys({ grace, ...options }: PrintOptions & { readonl
 
 /** Prints the level of the log, or sets it. @throws {CliError} */
 export async function logLevel(level: LogLevel | undefined, options: PrintOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
   const change: Partial<AdminCall> = level === undefined ? {} : { method: 'PUT', body: { level } };
-  const answer = await askGateway(target, logLevelAnswer, { path: '/log-level', ...change });
+  const answer = await ask(options, logLevelAnswer, { path: '/log-level', ...change });
   print(options.json ? jsonText(answer) : `${oneLine(answer.message ?? answer.level)}\n`);
   return codeOf(answer);
 }
 
 /** Makes the gateway read its config again. Resolves with 1 if it refuses the file. @throws {CliError} */
 export async function reload(options: PrintOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
   const call = { method: 'POST', path: '/config/reload', body: {}, timeoutMs: MAX_DRAIN_MS } as const;
-  const answer = await askGateway(target, reloadAnswer, call);
+  const answer = await ask(options, reloadAnswer, call);
   const later = answer.config.atRestart;
   const lines = [answer.message, ...answer.changes, ...answer.problems, ...later];
   print(options.json ? jsonText(answer) : `${lines.map(oneLine).join('\n')}\n`);
@@ -80,8 +76,7 @@ export async function reload(options: PrintOptions): Promise<number> {
 
 /** Prints how the config file differs from the running config. Resolves with 1 if it does, or cannot be used. @throws {CliError} */
 export async function configDiff(options: PrintOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
-  const answer = await askGateway(target, configDiffAnswer, { path: '/config/diff' });
+  const answer = await ask(options, configDiffAnswer, { path: '/config/diff' });
   const { file } = answer.config;
   const change = answer.problems.length > 0 ? `${file} cannot be used:` : `A reload of ${file} would change:`;
   const first = answer.isDifferent ? change : 'The file and the running config are equal.';
@@ -107,8 +102,7 @@ function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: str
 }
 
 async function act(options: PrintOptions, call: AdminCall): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
-  const answer = await askGateway(target, doneAnswer, call);
+  const answer = await ask(options, doneAnswer, call);
   print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
   return codeOf(answer);
 }

@@ -5,7 +5,7 @@ import { refusalAnswer } from '../../operator/admin/answers.ts';
 import { ADMIN_PATH } from '../../operator/admin/routes.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { askPort, isOk, type PortResponse, textOf } from './operator-port.ts';
-import type { RunningGateway } from './running-gateway.ts';
+import { findGateway, type RunningGateway, type TargetOptions } from './running-gateway.ts';
 
 const TIMEOUT_MS = 15_000;
 
@@ -16,6 +16,15 @@ export interface AdminCall {
   readonly path: string;
   readonly body?: object;
   readonly timeoutMs?: number;
+}
+
+/** As {@link askGateway}, for the gateway that the options choose. @throws {CliError} */
+export async function ask<S extends z.ZodType>(
+  options: TargetOptions,
+  schema: S,
+  call: AdminCall,
+): Promise<z.output<S>> {
+  return await askGateway(await findGateway(options), schema, call);
 }
 
 /** Sends a request to the admin API of a gateway. Resolves with the checked answer. @throws {CliError} */

@@ -26,7 +26,7 @@ const TIMEOUT_MS = 3_600_000;
  */
 export async function call(tool: string, args: readonly string[], options: CallCommandOptions): Promise<number> {
   const given = argumentsOf(args);
-  const target = await findGateway(options, process.cwd(), process.env);
+  const target = await findGateway(options);
   const answer = await askGateway(target, toolCallAnswer, {
     method: 'POST',
     path: '/call',

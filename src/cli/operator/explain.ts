@@ -8,13 +8,12 @@ import { hasCallersLists } from '../../config/values/upstream-config.ts';
 import { loadForReading } from '../start.ts';
 import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.ts';
 import { readKeys } from '../keys/open-store.ts';
-import { askGateway } from './admin-client.ts';
+import { ask } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import { oneLine } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './running-gateway.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 export type ExplainedKind = 'tool' | 'prompt' | 'resource';
@@ -39,7 +38,9 @@ export async function explain(kind: ExplainedKind, name: string, options: Explai
   const as = describedBy(options.as);
   const args = options.args === undefined ? {} : { args: objectIn(options.args, '--args') };
   const asked = { as, view: options.view ?? '', kind, name, ...args };
-  const answer = options.offline ? await explainOffline(asked, options) : await askRunning(asked, options);
+  const answer = options.offline
+    ? await explainOffline(asked, options)
+    : await ask(options, explainAnswer, { method: 'POST', path: '/explain', body: asked });
   print(options.json ? jsonText(answer) : textOf(answer));
   return answer.effect === 'deny' || answer.effect === 'unknown' ? EXIT.failed : EXIT.ok;
 }
@@ -50,11 +51,6 @@ interface Asked {
   readonly kind: ExplainedKind;
   readonly name: string;
   readonly args?: Record<string, unknown>;
-}
-
-async function askRunning(asked: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
-  const target = await findGateway(options, process.cwd(), process.env);
-  return await askGateway(target, explainAnswer, { method: 'POST', path: '/explain', body: asked });
 }
 
 /** Explains by the config file and the last good lists. @throws {CliError} */
@@ -74,9 +70,9 @@ async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOpt
     lifecycleOf: () => undefined,
     hasCallersLists: (id: string) => config.upstreams.some((one) => one.id === id && hasCallersLists(one)),
   };
-  const ask: AskExternal = ({ item: { upstream } }) =>
+  const askExternal: AskExternal = ({ item: { upstream } }) =>
     asksAbout(config.access, principal, upstream) ? 'offline' : undefined;
-  const answer = await explainWith(ask, parts, { ...asked, principal, args });
+  const answer = await explainWith(askExternal, parts, { ...asked, principal, args });
   if (answer.effect !== 'unknown' || gateway.doubt === undefined) return answer;
   return { ...answer, reasons: [...answer.reasons, { about: 'list', text: gateway.doubt }] };
 }

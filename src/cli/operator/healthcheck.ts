@@ -15,7 +15,7 @@ const TIMEOUT_MS = 5_000;
 
 /** Asks a gateway whether it is alive. Needs no key. Resolves with 0 if it is, with 1 if it is not ready. @throws {CliError} */
 export async function healthcheck(options: HealthcheckOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
+  const target = await findGateway(options);
   const path = options.ready ? '/readyz' : '/livez';
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   let response: PortResponse;

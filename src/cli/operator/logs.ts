@@ -16,7 +16,7 @@ export interface LogsOptions extends PrintOptions {
 
 /** Prints the latest lines of the log; with `follow`, further ones until a signal or the end of the gateway. @throws {CliError} */
 export async function logs(options: LogsOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
+  const target = await findGateway(options);
   if (options.upstream !== undefined) await warnIfUnknown(options.upstream, target);
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());

@@ -27,7 +27,7 @@ interface Printed {
 
 /** Prints one list of the running gateway. @throws {CliError} */
 export async function ls(list: List, options: LsOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
+  const target = await findGateway(options);
   const { answer, text } = await READERS[list](target, options);
   print(options.json ? jsonText(answer) : text);
   return EXIT.ok;
@@ -57,23 +57,27 @@ async function whyNoItems(target: RunningGateway, only: string | undefined): Pro
   return `This endpoint has no items. "${COMMAND} ls upstreams" says whether its upstreams are up.`;
 }
 
-/** A row of a list, with the name of its replica if there are several. */
-interface Placed {
-  readonly replica?: string | undefined;
+/** A part of an answer that all replicas have made, some of which may be missing. */
+interface Answered {
+  readonly isCut?: boolean;
+  readonly unanswered?: Parameters<typeof unansweredText>[0];
 }
 
-/** Returns the items of all replicas as {@link titled} does, with a column for their replicas if there are several. */
-function placed<Item extends Placed>(
-  headings: readonly string[],
+/** The cell of an item in each column, by its heading. */
+type Columns<Item> = Readonly<Record<string, (item: Item) => string>>;
+
+/** Returns a list of items of all replicas, with a column for their replicas if there are several. @param none printed if there are no items. */
+function printed<Item extends { readonly replica?: string | undefined }>(
+  answer: Answered,
   items: readonly Item[],
-  cellsOf: (item: Item) => readonly string[],
   none: string,
-  { isCut, unanswered }: { readonly isCut?: boolean; readonly unanswered?: Parameters<typeof unansweredText>[0] },
-): string {
+  columns: Columns<Item>,
+): Printed {
   const hasSeveral = items.some(({ replica }) => replica !== undefined);
-  const rows = items.map((item) => [...cellsOf(item), ...(hasSeveral ? [item.replica ?? ''] : [])]);
-  const titles = hasSeveral ? [...headings, 'REPLICA'] : headings;
-  return `${titled(titles, rows, none, isCut)}${unansweredText(unanswered)}`;
+  const all: Columns<Item> = hasSeveral ? { ...columns, REPLICA: ({ replica = '' }) => replica } : columns;
+  const rows = items.map((item) => Object.values(all).map((cellOf) => cellOf(item)));
+  const text = `${titled(Object.keys(all), rows, none, answer.isCut)}${unansweredText(answer.unanswered)}`;
+  return { answer, text };
 }
 
 const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions) => Promise<Printed>>> = {
@@ -98,60 +102,49 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
   },
   clients: async (target) => {
     const answer = await askGateway(target, answers.clientsAnswer, { path: '/clients' });
-    const headings = ['CLIENT', 'REVISION', 'AS', 'TIMES', 'LAST SEEN', 'DECLARES'];
-    const cellsOf = (one: (typeof answer.clients)[number]) => [
-      `${one.name} ${one.version}`.trim(),
-      one.revision,
-      one.principal,
-      String(one.connections),
-      one.lastSeenAt,
-      one.capabilities.join(', '),
-    ];
-    return {
-      answer,
-      text: placed(headings, answer.clients, cellsOf, 'No client has connected since the start.', answer),
-    };
+    return printed(answer, answer.clients, 'No client has connected since the start.', {
+      CLIENT: ({ name, version }) => `${name} ${version}`.trim(),
+      REVISION: ({ revision }) => revision,
+      AS: ({ principal }) => principal,
+      TIMES: ({ connections }) => String(connections),
+      'LAST SEEN': ({ lastSeenAt }) => lastSeenAt,
+      DECLARES: ({ capabilities }) => capabilities.join(', '),
+    });
   },
   sessions: async (target) => {
     const answer = await askGateway(target, answers.sessionsAnswer, { path: '/sessions' });
-    const headings = ['ID', 'KIND', 'CLIENT', 'AS', 'ENDPOINT', 'IN FLIGHT', 'STREAMS', 'UPSTREAMS', 'IDLE'];
-    const cellsOf = (one: (typeof answer.sessions)[number]) => [
-      one.id,
-      one.kind,
-      one.client ?? '-',
-      one.principal,
-      endpointPath(one.view),
-      countText(one.requestsInFlight, 'request'),
-      countText(one.streams, 'stream'),
-      one.upstreams.join(', '),
-      durationText(one.idleSeconds),
-    ];
-    return { answer, text: placed(headings, answer.sessions, cellsOf, 'No session is in memory.', answer) };
+    return printed(answer, answer.sessions, 'No session is in memory.', {
+      ID: ({ id }) => id,
+      KIND: ({ kind }) => kind,
+      CLIENT: ({ client = '-' }) => client,
+      AS: ({ principal }) => principal,
+      ENDPOINT: ({ view }) => endpointPath(view),
+      'IN FLIGHT': ({ requestsInFlight }) => countText(requestsInFlight, 'request'),
+      STREAMS: ({ streams }) => countText(streams, 'stream'),
+      UPSTREAMS: ({ upstreams }) => upstreams.join(', '),
+      IDLE: ({ idleSeconds }) => durationText(idleSeconds),
+    });
   },
   streams: async (target) => {
     const answer = await askGateway(target, answers.streamsAnswer, { path: '/streams' });
-    const headings = ['SESSION', 'KIND', 'COUNT', 'AS', 'ENDPOINT'];
-    const cellsOf = (one: (typeof answer.streams)[number]) => [
-      one.session,
-      one.kind,
-      String(one.count),
-      one.principal,
-      endpointPath(one.view),
-    ];
-    return { answer, text: placed(headings, answer.streams, cellsOf, 'No stream is open.', answer) };
+    return printed(answer, answer.streams, 'No stream is open.', {
+      SESSION: ({ session }) => session,
+      KIND: ({ kind }) => kind,
+      COUNT: ({ count }) => String(count),
+      AS: ({ principal }) => principal,
+      ENDPOINT: ({ view }) => endpointPath(view),
+    });
   },
   calls: async (target) => {
     const answer = await askGateway(target, answers.callsAnswer, { path: '/calls' });
-    const headings = ['STATE', 'CALL', 'UPSTREAM', 'AS', 'SESSION', 'FOR'];
-    const cellsOf = (one: (typeof answer.calls)[number]) => [
-      one.state,
-      one.tool ?? one.method,
-      one.upstream ?? '',
-      one.principal,
-      one.session,
-      durationText(one.seconds),
-    ];
-    return { answer, text: placed(headings, answer.calls, cellsOf, 'No request is in flight.', answer) };
+    return printed(answer, answer.calls, 'No request is in flight.', {
+      STATE: ({ state }) => state,
+      CALL: ({ tool, method }) => tool ?? method,
+      UPSTREAM: ({ upstream = '' }) => upstream,
+      AS: ({ principal }) => principal,
+      SESSION: ({ session }) => session,
+      FOR: ({ seconds }) => durationText(seconds),
+    });
   },
   config: async (target) => {
     const answer = await askGateway(target, answers.configAnswer, { path: '/config' });

@@ -45,8 +45,8 @@ const SERVICE_STATE_ROOT = '/var/lib/linkspan/linkspan';
  */
 export async function findGateway(
   options: TargetOptions,
-  cwd: string,
-  env: NodeJS.ProcessEnv,
+  cwd = process.cwd(),
+  env = process.env,
   serviceRoot = SERVICE_STATE_ROOT,
 ): Promise<RunningGateway> {
   if (options.url !== undefined) return { url: originOf(options.url), token: keyIn(env), file: undefined };

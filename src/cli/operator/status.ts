@@ -19,7 +19,7 @@ export interface PrintOptions extends TargetOptions {
 
 /** Prints the state of the running gateway and its upstreams. Resolves with 1 if the gateway is not ready. @throws {CliError} */
 export async function status(options: PrintOptions): Promise<number> {
-  const target = await findGateway(options, process.cwd(), process.env);
+  const target = await findGateway(options);
   const [state, { upstreams }] = await Promise.all([
     askGateway(target, statusAnswer, { path: '/status' }),
     askGateway(target, upstreamsAnswer, { path: '/upstreams' }),
