@@ -22,7 +22,8 @@ export function configOf(
   where: Places,
   env: NodeJS.ProcessEnv,
 ): Omit<Config, 'upstreams' | 'profiles' | 'access' | 'rates'> {
-  const { limits, sessions } = settings;
+  const { sessions } = settings;
+  const { body, message, inFlightPerPrincipal, bodyTotal, messageTotal, unsentTotal, ...counts } = settings.limits;
   const ofFile = defaultStateDir(file, where);
   return {
     file,
@@ -39,19 +40,13 @@ export function configOf(
     auth: authOf(settings, where),
     operatorKeys: settings.operatorKeys.map(({ name, sha256 }) => ({ name, sha256 })),
     limits: {
-      bodyBytes: limits.body,
-      messageBytes: limits.message,
-      processes: limits.processes,
-      sessions: limits.sessions,
-      sessionsPerPrincipal: limits.sessionsPerPrincipal,
-      parkedPerPrincipal: limits.parkedPerPrincipal,
-      parkedPerUpstream: limits.parkedPerUpstream,
-      inFlightPerSession: limits.inFlightPerSession,
-      inFlightPerPrincipal: limits.inFlightPerPrincipal,
-      streamsPerPrincipal: limits.streamsPerPrincipal,
-      bodyTotalBytes: limits.bodyTotal,
-      messageTotalBytes: limits.messageTotal,
-      unsentTotalBytes: limits.unsentTotal,
+      ...counts,
+      inFlightPerPrincipal,
+      bodyBytes: body,
+      messageBytes: message,
+      bodyTotalBytes: bodyTotal,
+      messageTotalBytes: messageTotal,
+      unsentTotalBytes: unsentTotal,
     },
     sessions: {
       idleMs: sessions.idle,
@@ -96,16 +91,8 @@ export function authOf({ auth }: Pick<GatewaySettings, 'auth'>, where: Places): 
 
 function redisOf(redis: GatewaySettings['redis'], where: Places): RedisConfig | undefined {
   if (redis === undefined) return undefined;
-  const { url: target, caFile, prefix, wrappingKeys, internal, advertise, events } = redis;
-  return {
-    target,
-    caFile: caFile === undefined ? undefined : where.resolve(caFile),
-    prefix,
-    wrappingKeys,
-    internal,
-    advertise,
-    events,
-  };
+  const { url: target, caFile, internal, advertise, ...rest } = redis;
+  return { ...rest, target, caFile: caFile === undefined ? undefined : where.resolve(caFile), internal, advertise };
 }
 
 type AuditOtlpSettings = NonNullable<NonNullable<GatewaySettings['audit']>['otlp']>;
@@ -134,8 +121,8 @@ function auditOtlpOf({ endpoint, headers, tls }: AuditOtlpSettings): AuditOtlpCo
 
 function repeatsOf(repeats: GatewaySettings['repeats']): RepeatsConfig | undefined {
   if (repeats === undefined) return undefined;
-  const { limit, window: windowMs, tools, exceptTools } = repeats;
-  return { limit, windowMs, tools, exceptTools };
+  const { window: windowMs, ...rest } = repeats;
+  return { ...rest, windowMs };
 }
 
 function overloadOf({ loopDelay, memory }: GatewaySettings['overload']): OverloadConfig {

@@ -20,15 +20,18 @@ function suggestFlag(value: unknown): boolean | undefined {
   return /^(?:yes|on|y)$/i.test(value) ? true : undefined;
 }
 
+const FLAG_EXPECTED = 'expected true or false';
+const DURATION_EXPECTED = 'expected a duration such as "30s"';
+const SIZE_EXPECTED = 'expected a size such as "4MiB"';
+const ADDRESS_EXPECTED = 'expected host:port such as "127.0.0.1:3000"';
+
 /** Suggestions for values that a schema refuses, by the text of the zod issue. */
 export const HINTS = new Map<string, (value: unknown) => string | boolean | undefined>([
-  ['expected true or false', suggestFlag],
-  ['expected a duration such as "30s"', suggestDuration],
-  ['expected a size such as "4MiB"', suggestSize],
-  ['expected host:port such as "127.0.0.1:3000"', suggestAddress],
+  [FLAG_EXPECTED, suggestFlag],
+  [DURATION_EXPECTED, suggestDuration],
+  [SIZE_EXPECTED, suggestSize],
+  [ADDRESS_EXPECTED, suggestAddress],
 ]);
-
-const [, DURATION_EXPECTED = '', SIZE_EXPECTED = '', ADDRESS_EXPECTED = ''] = HINTS.keys();
 
 /** Schema of a duration such as `"30s"`; the output is milliseconds. */
 export function duration(least: string, most: string) {
@@ -60,7 +63,7 @@ export function count(least: number, most: number) {
 }
 
 export function flag() {
-  return z.boolean({ error: 'expected true or false' });
+  return z.boolean({ error: FLAG_EXPECTED });
 }
 
 export function text(expected = 'expected text') {

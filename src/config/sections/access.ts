@@ -15,7 +15,7 @@ import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { AccessSettings } from '../schema/access-schema.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import { ConditionJudge } from './condition-faults.ts';
+import { conditionJudge, type JudgeCondition } from './condition-faults.ts';
 import { endpointFaults, type Meet, meetOf } from './endpoint-faults.ts';
 import { rulesOf } from './rules.ts';
 import { EMPTY, type Faults, NO_TOKENS, type SelectorJudge } from './selector-faults.ts';
@@ -54,7 +54,7 @@ export function readAccess(
 class AccessReader {
   readonly #document: Document;
   readonly #judge: SelectorJudge;
-  readonly #conditions: ConditionJudge;
+  readonly #judgeCondition: JudgeCondition;
   readonly #meet: Meet;
   readonly #access: AccessSettings;
   readonly #claims: readonly ClaimConfig[];
@@ -74,7 +74,7 @@ class AccessReader {
   ) {
     this.#document = document;
     this.#judge = judge;
-    this.#conditions = new ConditionJudge(document, { ...names, selectors: this.#judge });
+    this.#judgeCondition = conditionJudge(document, { ...names, selectors: judge });
     this.#meet = meetOf(settings.profiles, names.upstreams);
     this.#access = access;
     this.#claims = Object.entries(access.claims).map(([name, claim]) =>
@@ -133,7 +133,7 @@ class AccessReader {
       if (rule.when === undefined) continue;
       const at = [...path, 'when'];
       const why = wrong.get(rule.name);
-      if (why === undefined) this.#warnings.push(...this.#conditions.judge(at, rule.when));
+      if (why === undefined) this.#warnings.push(...this.#judgeCondition(at, rule.when));
       else this.#problem(at, `this condition ${why}`);
     }
   }

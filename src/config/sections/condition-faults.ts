@@ -21,38 +21,30 @@ export interface ConditionNames {
   readonly selectors: SelectorJudge;
 }
 
-/** Finds texts in conditions that a variable can never have, so that their comparison never matches. */
-export class ConditionJudge {
-  readonly #document: Document;
-  readonly #selectors: SelectorJudge;
-  readonly #variables: ReadonlyMap<string, ClosedVariable>;
+/** Returns a warning for each text in a condition that its variable can never have, so that the comparison never matches. */
+export type JudgeCondition = (path: Path, when: string) => readonly string[];
 
-  constructor(document: Document, { upstreams, profiles, selectors }: ConditionNames) {
-    this.#document = document;
-    this.#selectors = selectors;
-    const { issuers, keyNames } = selectors;
-    const ids = [...upstreams.keys()];
-    const views = ['', ...ids, ...profiles];
-    const byKey = new Map([...upstreams].map(([id, key]) => [key, id]));
-    const viewOf = (path: string) => views.find((view) => path === endpointPath(view));
-    this.#variables = new Map<string, ClosedVariable>([
-      ['upstream', { what: 'upstream', values: ids, meant: (text) => byKey.get(text) }],
-      ['endpoint', { what: 'endpoint', values: views, meant: viewOf }],
-      ['tool.kind', { what: 'kind of item', values: ITEM_KINDS }],
-      ['principal.issuer', { what: 'issuer in auth', values: issuers }],
-      ...(keyNames === undefined ? [] : [['principal.keyName', { what: 'API key', values: keyNames }] as const]),
-    ]);
-  }
-
-  /** Returns a warning for each such text in a condition that compiles. @param path of the condition. */
-  judge(path: Path, when: string): readonly string[] {
-    return comparisonsOf(when).flatMap(({ variable, text, character }) => {
-      const closed = this.#variables.get(variable);
-      const ofGroup = variable === 'principal.groups' ? this.#selectors.whyEmpty(text) : undefined;
+/** Returns the judge of conditions that compile. */
+export function conditionJudge(document: Document, { upstreams, profiles, selectors }: ConditionNames): JudgeCondition {
+  const { issuers, keyNames } = selectors;
+  const ids = [...upstreams.keys()];
+  const views = ['', ...ids, ...profiles];
+  const byKey = new Map([...upstreams].map(([id, key]) => [key, id]));
+  const viewOf = (path: string) => views.find((view) => path === endpointPath(view));
+  const variables = new Map<string, ClosedVariable>([
+    ['upstream', { what: 'upstream', values: ids, meant: (text) => byKey.get(text) }],
+    ['endpoint', { what: 'endpoint', values: views, meant: viewOf }],
+    ['tool.kind', { what: 'kind of item', values: ITEM_KINDS }],
+    ['principal.issuer', { what: 'issuer in auth', values: issuers }],
+    ...(keyNames === undefined ? [] : [['principal.keyName', { what: 'API key', values: keyNames }] as const]),
+  ]);
+  return (path, when) =>
+    comparisonsOf(when).flatMap(({ variable, text, character }) => {
+      const closed = variables.get(variable);
+      const ofGroup = variable === 'principal.groups' ? selectors.whyEmpty(text) : undefined;
       const why = closed === undefined ? ofGroup : faultOf(text, closed);
-      return why === undefined ? [] : [problemLine(this.#document.problem(path, `${why} (at character ${character})`))];
+      return why === undefined ? [] : [problemLine(document.problem(path, `${why} (at character ${character})`))];
     });
-  }
 }
 
 /** Returns why a variable never has a text, without the text, which may be the value of a variable of the environment. */

@@ -219,8 +219,8 @@ function http(
 }
 
 function urlFault(text: string): string | undefined {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== 'http:' && url?.protocol !== 'https:') return 'expected an http:// or https:// URL';
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) return 'expected an http:// or https:// URL';
   if (url.username !== '' || url.password !== '') {
     return 'a URL with a password ends up in logs; write headers: {Authorization: …}';
   }
