@@ -3,7 +3,6 @@ import { knownCounter, readGauge } from './metric-kinds.ts';
 
 /** `written`: in the file. `dropped`: the queue was full. `failed`: an attempt to write that failed; its records are written later. */
 const AUDIT_OUTCOMES = ['written', 'dropped', 'failed'] as const;
-export type AuditRecordOutcome = (typeof AUDIT_OUTCOMES)[number];
 
 /** The state of an audit log at a scrape. */
 export interface AuditLevels {

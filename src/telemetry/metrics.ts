@@ -37,11 +37,9 @@ export type StreamKind = (typeof STREAM_KINDS)[number];
  * `answer-lost`: the answer to a request is no longer kept. `unknown`: the client gets a new stream.
  */
 const RESUME_OUTCOMES = ['continued', 'recovered', 'complete', 'answer-lost', 'unknown'] as const;
-export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number];
 
 /** `exported`: accepted by the receiver. `failed`: could not be exported. `dropped`: the queue was full. */
 const SPAN_OUTCOMES = ['exported', 'failed', 'dropped'] as const;
-export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
 
 /** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
@@ -73,15 +71,17 @@ function level(name: string, help: string, registry: Registry): Level {
 
 function streamLevels(registry: Registry): Readonly<Record<StreamKind, Level>> {
   const counts = { post: 0, get: 0, sse: 0 };
-  new Gauge({
-    name: 'linkspan_streams',
-    help: 'Open event streams toward clients.',
-    labelNames: ['kind'],
-    registers: [registry],
-    collect() {
-      for (const kind of STREAM_KINDS) this.set({ kind }, counts[kind]);
-    },
-  });
+  registry.registerMetric(
+    new Gauge({
+      name: 'linkspan_streams',
+      help: 'Open event streams toward clients.',
+      labelNames: ['kind'],
+      registers: [],
+      collect() {
+        for (const kind of STREAM_KINDS) this.set({ kind }, counts[kind]);
+      },
+    }),
+  );
   const levelOf = (kind: StreamKind): Level => ({
     add: () => void counts[kind]++,
     remove: () => void counts[kind]--,
@@ -91,29 +91,33 @@ function streamLevels(registry: Registry): Readonly<Record<StreamKind, Level>> {
 
 function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => void {
   const readers = new Map<HeldKind, () => number>();
-  new Gauge({
-    name: 'linkspan_held_bytes',
-    help: 'Bytes that are held: of events and output for clients, and of what is being received.',
-    labelNames: ['kind'],
-    registers: [registry],
-    collect() {
-      for (const [kind, read] of readers) this.set({ kind }, read());
-    },
-  });
+  registry.registerMetric(
+    new Gauge({
+      name: 'linkspan_held_bytes',
+      help: 'Bytes that are held: of events and output for clients, and of what is being received.',
+      labelNames: ['kind'],
+      registers: [],
+      collect() {
+        for (const [kind, read] of readers) this.set({ kind }, read());
+      },
+    }),
+  );
   return (kind, read) => readers.set(kind, read);
 }
 
 function droppedLines(registry: Registry): (read: () => number) => void {
   let dropped = () => 0;
-  new Counter({
-    name: 'linkspan_log_dropped_lines_total',
-    help: 'Lines of the log that are lost, because they were not read fast enough.',
-    registers: [registry],
-    collect() {
-      this.reset();
-      this.inc(dropped());
-    },
-  });
+  registry.registerMetric(
+    new Counter({
+      name: 'linkspan_log_dropped_lines_total',
+      help: 'Lines of the log that are lost, because they were not read fast enough.',
+      registers: [],
+      collect() {
+        this.reset();
+        this.inc(dropped());
+      },
+    }),
+  );
   return (read) => {
     dropped = read;
   };

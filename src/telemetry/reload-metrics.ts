@@ -5,10 +5,7 @@ import { knownCounter } from './metric-kinds.ts';
 const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
 export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
 
-/** Records the outcomes of reloads of the config. */
-export type ReloadMetrics = ReturnType<typeof createReloadMetrics>;
-
-/** Creates the metrics of reloads. */
+/** Creates the metrics of reloads of the config. */
 export function createReloadMetrics(registry: Registry) {
   const registers = [registry];
   const countReload = knownCounter(registry, {

@@ -13,9 +13,6 @@ const LEASE_TROUBLES = ['lapsed', 'failed'] as const;
 const WORKER_LOSSES = ['ended', 'silent'] as const;
 export type WorkerLoss = (typeof WORKER_LOSSES)[number];
 
-/** Records how replicas work together. */
-export type ReplicaMetrics = ReturnType<typeof createReplicaMetrics>;
-
 /** Creates the metrics of replicas. */
 export function createReplicaMetrics(registry: Registry) {
   const registers = [registry];

@@ -19,9 +19,6 @@ export interface UpstreamLoad {
   readonly withheldItems?: number | undefined;
 }
 
-/** Records metrics with the label `upstream`. */
-export type UpstreamMetrics = ReturnType<typeof createUpstreamMetrics>;
-
 const STATE_LOSS_REASONS = ['idle', 'crash', 'forgotten', 'replaced', 'restored'] as const;
 export type StateLossReason = (typeof STATE_LOSS_REASONS)[number];
 
@@ -37,7 +34,7 @@ export type CredentialOutcome = (typeof CREDENTIAL_OUTCOMES)[number];
 
 const LISTING_BUCKETS_SECONDS = [0.05, 0.2, 1, 5, 20, 60];
 
-/** Creates the metrics of upstreams. Upstreams beyond the 256th share the label `_other`. */
+/** Creates the metrics with the label `upstream`. Upstreams beyond the 256th share the label `_other`. */
 export function createUpstreamMetrics(registry: Registry) {
   const upstreams = new Bounded(MAX_UPSTREAMS);
   const label = (id: string) => upstreams.label(id);
