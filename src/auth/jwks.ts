@@ -27,7 +27,7 @@ type Found =
   /** The same, because the keys were fetched for another unknown key just before. */
   | { readonly kind: 'withheld' };
 
-interface JwksDeps {
+export interface JwksDeps {
   readonly log: Logger;
   /** Sends the requests for keys. */
   readonly egress: Egress;
@@ -52,9 +52,7 @@ async function matching(set: KeySet, alg: string, kid: string | undefined): Prom
  */
 export class Jwks {
   readonly #url: string;
-  readonly #log: Logger;
-  readonly #egress: Egress;
-  readonly #clock: () => number;
+  readonly #deps: JwksDeps;
   #set: KeySet | undefined;
   #loadedMs = -Infinity;
   #loading: Promise<void> | undefined;
@@ -64,16 +62,14 @@ export class Jwks {
   /** Absent key ids, with the time until which they count as absent. */
   readonly #absent = new Map<string, number>();
 
-  constructor(url: string, { log, egress, clock }: JwksDeps) {
+  constructor(url: string, deps: JwksDeps) {
     this.#url = url;
-    this.#log = log;
-    this.#egress = egress;
-    this.#clock = clock;
+    this.#deps = deps;
   }
 
   /** Finds the keys for an algorithm and a key id. @throws if the named key cannot be used. */
   async find(alg: string, kid: string | undefined): Promise<Found> {
-    const sinceMs = this.#clock();
+    const sinceMs = this.#deps.clock();
     await this.#refreshIfOld(sinceMs);
     let found = await this.#known(alg, kid);
     if (found === undefined && this.#loading !== undefined) {
@@ -81,7 +77,7 @@ export class Jwks {
       found = await this.#known(alg, kid);
     }
     if (found === undefined && this.#loadedMs < sinceMs && this.#mayFetchFor(kid)) {
-      this.#unknownKeyFetchMs = this.#clock();
+      this.#unknownKeyFetchMs = this.#deps.clock();
       await this.#load();
       found = await this.#known(alg, kid);
     }
@@ -94,7 +90,7 @@ export class Jwks {
   }
 
   #usable(): KeySet | undefined {
-    return this.#clock() - this.#loadedMs < STALE_MS ? this.#set : undefined;
+    return this.#deps.clock() - this.#loadedMs < STALE_MS ? this.#set : undefined;
   }
 
   async #known(alg: string, kid: string | undefined): Promise<Found | undefined> {
@@ -115,17 +111,17 @@ export class Jwks {
   }
 
   #mayFetchFor(kid: string | undefined): boolean {
-    const nowMs = this.#clock();
+    const nowMs = this.#deps.clock();
     const isDue = nowMs >= this.#retryMs && nowMs - this.#unknownKeyFetchMs >= UNKNOWN_KEY_FETCH_MS;
     return isDue && !this.#isAbsent(kid);
   }
 
   #isAbsent(kid = ''): boolean {
-    return this.#clock() < (this.#absent.get(kid) ?? -Infinity);
+    return this.#deps.clock() < (this.#absent.get(kid) ?? -Infinity);
   }
 
   #rememberAbsent(kid = ''): void {
-    setLatest(this.#absent, kid, this.#clock() + ABSENT_MS, ABSENT_LIMIT);
+    setLatest(this.#absent, kid, this.#deps.clock() + ABSENT_MS, ABSENT_LIMIT);
   }
 
   /** Fetches the keys; concurrent callers share one fetch. Never rejects. */
@@ -137,9 +133,9 @@ export class Jwks {
   }
 
   async #fetch(): Promise<void> {
-    const startedMs = this.#clock();
+    const startedMs = this.#deps.clock();
     try {
-      const next = await downloadKeySet(this.#url, this.#egress);
+      const next = await downloadKeySet(this.#url, this.#deps.egress);
       // A withdrawn key needs no other fetch.
       for (const kid of this.#set?.kids ?? []) if (!next.kids.has(kid)) this.#rememberAbsent(kid);
       this.#set = next;
@@ -149,8 +145,8 @@ export class Jwks {
     } catch (thrown) {
       const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
       this.#failures++;
-      this.#retryMs = this.#clock() + delayMs;
-      this.#log.warn({ err: thrown, jwksUrl: this.#url, delayMs }, 'JWKS cannot be fetched');
+      this.#retryMs = this.#deps.clock() + delayMs;
+      this.#deps.log.warn({ err: thrown, jwksUrl: this.#url, delayMs }, 'JWKS cannot be fetched');
     }
   }
 }

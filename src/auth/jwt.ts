@@ -8,12 +8,10 @@ import {
   jwtVerify,
   type ProtectedHeaderParameters,
 } from 'jose';
-import type { Logger } from 'pino';
 import type { JwtIssuerConfig } from '../config/values/config.ts';
-import type { Egress } from '../egress/egress.ts';
 import { advertisedScopes } from './challenge.ts';
 import { audienceFault, principalOf, type TokenVerdict } from './token-claims.ts';
-import { Jwks } from './jwks.ts';
+import { Jwks, type JwksDeps } from './jwks.ts';
 
 /**
  * Accepted values of `typ`, which may also be absent. ID tokens and logout tokens of the same issuer have another `typ`
@@ -39,7 +37,7 @@ export interface Issuer {
  */
 export function issuersOf(
   configs: readonly JwtIssuerConfig[],
-  deps: { readonly log: Logger; readonly egress: Egress; readonly clock: () => number },
+  deps: JwksDeps,
   before?: ReadonlyMap<string, Issuer>,
 ): ReadonlyMap<string, Issuer> {
   return new Map(

@@ -18,8 +18,6 @@ export const CLOSE_OBJECT = 0x7d;
 
 /** Characters of a string that are checked one by one before a search: most strings are short, and a search has a fixed cost. */
 const STEPPED_CHARS = 12;
-/** Up to this length, a loop over a string is faster than a search. */
-const SHORT_CHARS = 40;
 /** Up to this number, the member names of an object are kept in an array; more are kept in a set. */
 const FEW_NAMES = 8;
 
@@ -272,15 +270,9 @@ export function skipColon(text: string, at: number): number {
   return skipSpace(text, colon + 1);
 }
 
-function hasEscape(raw: string): boolean {
-  if (raw.length > SHORT_CHARS) return raw.includes('\\');
-  for (let at = 1; at < raw.length; at++) if (raw.charCodeAt(at) === BACKSLASH) return true;
-  return false;
-}
-
 /** Returns the value of a string literal. @param at its offset, for the error. @throws {JsonTextError} */
 export function unquote(raw: string, at: number): string {
-  if (!hasEscape(raw)) return raw.slice(1, -1);
+  if (!raw.includes('\\')) return raw.slice(1, -1);
   try {
     return String(JSON.parse(raw));
   } catch {

@@ -149,9 +149,7 @@ export function withRetry(params: RawObject, { inputResponses, requestState }: R
   return params.with('inputResponses', inputResponses?.toString()).with('requestState', requestState);
 }
 
-const NO_RETRY: Retry = { inputResponses: undefined, requestState: undefined };
-
 /** Returns the parameters without a retry, for a server of an older revision. */
 export function withoutRetry(params: RawObject): RawObject {
-  return withRetry(params, NO_RETRY);
+  return params.without(['inputResponses', 'requestState']);
 }

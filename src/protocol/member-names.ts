@@ -17,15 +17,10 @@ export class MemberNames {
   /** Returns the first member whose name a lenient parser could take for one of these names, or undefined. */
   findLookalike(object: RawObject): string | undefined {
     for (const key of object.keys()) {
-      if (this.#has(key)) continue;
+      if (this.#names.includes(key)) continue;
       if (this.#folded.has(folded(key)) || key === '__proto__') return key;
     }
     return undefined;
-  }
-
-  #has(key: string): boolean {
-    for (const name of this.#names) if (name === key) return true;
-    return false;
   }
 }
 

@@ -96,7 +96,5 @@ function withoutAnnotations(schema: RawObject): RawObject {
  * @throws {JsonTextError} if a part is not well-formed JSON, or names a member twice.
  */
 export function publishedSchema(inputSchema: RawObject): RawObject {
-  const reading = readMirrored(inputSchema);
-  const isFine = reading.kind === 'mirrored';
-  return isFine ? inputSchema : withoutAnnotations(inputSchema);
+  return readMirrored(inputSchema).kind === 'mirrored' ? inputSchema : withoutAnnotations(inputSchema);
 }
