@@ -12,9 +12,9 @@ import { createApp, createEndpoints, type Endpoints } from '../downstream/http/a
 import { endpointPath } from '../endpoint-path.ts';
 import { createEdgeMemory, type EdgeMemory } from '../downstream/memory/edge-memory.ts';
 import type { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
-import type { EventLogs } from '../downstream/streams/event-log.ts';
-import { MemoryEventLogs } from '../downstream/streams/memory-event-log.ts';
-import { StoredEventLogs, type StoredEventLogsParts } from '../downstream/streams/stored-event-log.ts';
+import type { OpenEventLog } from '../downstream/streams/event-log.ts';
+import { memoryEventLogs } from '../downstream/streams/memory-event-log.ts';
+import { storedEventLogs, type StoredEventLogsParts } from '../downstream/streams/stored-event-log.ts';
 import type { ApiKeyStore } from '../store/api-key-store.ts';
 import type { Principal } from '../policy/principal.ts';
 import { LoadGuard } from '../load/load-guard.ts';
@@ -89,7 +89,7 @@ export class Edge {
   static async open(config: Config, parts: EdgeParts): Promise<Edge> {
     const { core, log, metrics, refusals } = parts;
     const memory = createEdgeMemory(config, metrics);
-    const eventLogs = eventLogsOf(config, memory, parts);
+    const openEventLog = eventLogsOf(config, memory, parts);
     let edge: Edge | undefined;
     const running = () => (edge === undefined ? config : edge.#config);
     const keys = await ClientKeys.open(config, {
@@ -118,7 +118,7 @@ export class Edge {
         log,
         metrics,
         memory,
-        eventLogs,
+        openEventLog,
         refusals,
         load,
         challengeIfOver,
@@ -338,12 +338,12 @@ function eventLogsOf(
   { sessions }: Config,
   { events }: EdgeMemory,
   { storedEvents, metrics, log }: EdgeParts,
-): EventLogs {
-  const memory = new MemoryEventLogs({ events: sessions.eventLimit, bytes: sessions.eventLimitBytes }, events);
-  if (storedEvents === undefined) return memory;
-  return new StoredEventLogs({
+): OpenEventLog {
+  const openInMemory = memoryEventLogs({ events: sessions.eventLimit, bytes: sessions.eventLimitBytes }, events);
+  if (storedEvents === undefined) return openInMemory;
+  return storedEventLogs({
     ...storedEvents,
-    memory,
+    openInMemory,
     onLimit: (limit) => metrics.countLimit(limit),
     onError: (thrown) => log.error({ err: thrown }, 'events of a stream cannot be stored'),
   });

@@ -83,7 +83,7 @@ export function readModern(message: Request | Notification, lookup: HeaderLookup
     const envelope = readRequestEnvelope(message, lookup);
     if (envelope === undefined) return undefined;
     if (envelope instanceof GatewayError) return { kind: 'refused', error: envelope, id };
-    return { kind: 'modern', request: message, envelope: envelope };
+    return { kind: 'modern', request: message, envelope };
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     return { kind: 'refused', error: new GatewayError('invalid-envelope', { message: thrown.message }), id };

@@ -19,7 +19,7 @@ import type { McpParts } from './mcp.ts';
 import { refusalOfInput, refuseForLoad } from './new-work.ts';
 import { openWriter } from './streams/event-stream.ts';
 
-export interface SseParts extends Omit<McpParts, 'eventLogs' | 'refusals' | 'onFailure'> {
+export interface SseParts extends Omit<McpParts, 'openEventLog' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
 }
 

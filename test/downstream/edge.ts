@@ -3,7 +3,7 @@ import { type Config, type LimitsConfig, type SessionsConfig } from '../../src/c
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
 import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
-import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
+import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { Listener } from '../../src/compose/listener.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
@@ -126,8 +126,8 @@ export async function startEdge(
   const log = pino({ level: 'silent' });
   const memory = createEdgeMemory(config, metrics);
   const { eventLimit, eventLimitBytes } = config.sessions;
-  const eventLogs = new MemoryEventLogs({ events: eventLimit, bytes: eventLimitBytes }, memory.events);
-  const endpoints = createEndpoints({ front, config, log, metrics, memory, eventLogs });
+  const openEventLog = memoryEventLogs({ events: eventLimit, bytes: eventLimitBytes }, memory.events);
+  const endpoints = createEndpoints({ front, config, log, metrics, memory, openEventLog });
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', (origin) =>
     createApp({ front, endpoints, authenticator, config, origin, log, metrics }),
   );

@@ -6,7 +6,7 @@ import { refuse, writeResponse } from '../../src/downstream/admission/refusal.ts
 import { McpEndpoint } from '../../src/downstream/mcp.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
-import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
+import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { testCore } from '../support/core.ts';
 import { modernEvents, modernPost } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -30,7 +30,7 @@ async function endpoint() {
     scopeChallenge: () => 'Bearer',
     currentOf: (principal) => principal,
     streamsPerPrincipal: 1,
-    eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
+    openEventLog: memoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics: gateway.metrics,
     memory,

@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { Reply, type ReplyOptions, type ReplyParts } from '../../src/downstream/reply.ts';
 import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
-import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
+import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { SessionStreams } from '../../src/downstream/streams/session-streams.ts';
 import type { ClientSession } from '../../src/gateway/front/front.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
@@ -35,9 +35,9 @@ async function replying(
   const { session } = await gateway.connect();
   const metrics = createMetrics('0');
   const memory = createEdgeMemory(configWith({}), metrics);
-  const eventLogs = new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events);
+  const openEventLog = memoryEventLogs({ events: 100, bytes: 100_000 }, memory.events);
   const streams = new SessionStreams(session, {
-    eventLogs,
+    openEventLog,
     timers: new EdgeTimers(60_000),
     metrics,
     memory,

@@ -12,7 +12,7 @@ import { exportSPKI, type JWK, importJWK } from 'jose';
 import { pino } from 'pino';
 import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
-import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
+import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { createAdminApp } from '../../src/operator/admin/admin-app.ts';
 import { createOperatorApp } from '../../src/operator/app.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
@@ -51,8 +51,8 @@ function clientPaths(): readonly string[] {
     new HonestFront(),
   ];
   const memory = createEdgeMemory(config, metrics);
-  const eventLogs = new MemoryEventLogs({ events: 1, bytes: 1 }, memory.events);
-  const endpoints = createEndpoints({ front, config, log, metrics, memory, eventLogs });
+  const openEventLog = memoryEventLogs({ events: 1, bytes: 1 }, memory.events);
+  const endpoints = createEndpoints({ front, config, log, metrics, memory, openEventLog });
   const origin = 'http://127.0.0.1';
   return pathsOf(createApp({ front, endpoints, authenticator: BY_NAME, config, origin, log, metrics }).app);
 }

@@ -188,8 +188,7 @@ test('listen requests share the connection by their ids, and are answered', TIME
 //
 test('an SDK client is told that its subscription has ended on purpose', TIMEOUT, async () => {
   const args = [MAIN, 'stdio', '--config', config];
-  const env = { ...process.env, ...marker() };
-  const transport = new StdioClientTransport({ command: process.execPath, args, env, stderr: 'ignore' });
+  const transport = new StdioClientTransport({ command: process.execPath, args, env: marker(), stderr: 'ignore' });
   await using connected = await connectSdk2Over(transport, {}, { pin: MODERN });
   const subscription = await connected.client.listen({ toolsListChanged: true });
   process.kill(transport.pid ?? assert.fail(), 'SIGTERM');

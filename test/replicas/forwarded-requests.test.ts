@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { LISTEN } from '../../src/downstream/mcp.ts';
 import { createEndpoints, type EndpointsParts } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
-import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
+import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { GatewayError, toAnswer } from '../../src/errors.ts';
 import { MAX_HOPS } from '../../src/gateway/exchange/owners.ts';
 import type { ModernCall, ModernCaller, Owner } from '../../src/gateway/front/front.ts';
@@ -26,8 +26,8 @@ async function forwarding(front: HonestFront, own: Partial<EndpointsParts> = {})
   const config = configWith({});
   const [log, metrics] = [pino({ level: 'silent' }), createMetrics('0')];
   const memory = createEdgeMemory(config, metrics);
-  const eventLogs = new MemoryEventLogs({ events: 10, bytes: 10_000 }, memory.events);
-  const endpoints = createEndpoints({ front, config, log, metrics, memory, eventLogs, ...own });
+  const openEventLog = memoryEventLogs({ events: 10, bytes: 10_000 }, memory.events);
+  const endpoints = createEndpoints({ front, config, log, metrics, memory, openEventLog, ...own });
   const pair = await openPair(forwardedRequests({ front, endpoints, log, bodyBytes: () => 1_000 }), '');
   return { ...pair, endpoints };
 }

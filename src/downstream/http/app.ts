@@ -41,7 +41,7 @@ export interface Endpoints {
 /** By default, credentials are always accepted with the same rights, and challenges are without metadata. */
 export interface EndpointsParts
   extends
-    Pick<McpParts, 'front' | 'metrics' | 'memory' | 'eventLogs' | 'load' | 'refusals'>,
+    Pick<McpParts, 'front' | 'metrics' | 'memory' | 'openEventLog' | 'load' | 'refusals'>,
     Partial<Pick<McpParts, 'challengeIfOver' | 'scopeChallenge' | 'currentOf'>> {
   readonly config: Config;
   readonly log: Logger;
@@ -72,14 +72,14 @@ function notAllowed(allow: string): Response {
 }
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { front, config, log, metrics, memory, eventLogs, refusals, load } = parts;
+  const { front, config, log, metrics, memory, openEventLog, refusals, load } = parts;
   const { challengeIfOver = () => undefined, currentOf = (principal: Principal) => principal } = parts;
   const { scopeChallenge = (scopes: readonly string[]) => scopeChallengeText(scopes) } = parts;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
   const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
   const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, ...ofCredentials };
-  const mcp = new McpEndpoint({ ...shared, eventLogs, refusals, onFailure: failureHandler(log) });
+  const mcp = new McpEndpoint({ ...shared, openEventLog, refusals, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log });
   return {
     mcp,

@@ -74,15 +74,15 @@ export interface FollowedEvents {
   readonly state: 'running' | 'finished' | 'orphaned';
 }
 
-/** Makes the event logs of sessions. */
-export interface EventLogs {
-  /**
-   * Opens the log of a session.
-   *
-   * @param onRemoved called when nothing of a stream is kept any more, and again when such a stream ends.
-   */
-  open(session: Pick<ClientSession, 'ref' | 'caller'>, onRemoved: (stream: string) => void): EventLog;
-}
+/**
+ * Opens the event log of a session.
+ *
+ * @param onRemoved called when nothing of a stream is kept any more, and again when such a stream ends.
+ */
+export type OpenEventLog = (
+  session: Pick<ClientSession, 'ref' | 'caller'>,
+  onRemoved: (stream: string) => void,
+) => EventLog;
 
 /**
  * Returns the memory of a text in bytes: V8 uses one byte per character for ASCII, and up to two otherwise. Also

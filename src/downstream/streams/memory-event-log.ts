@@ -1,6 +1,6 @@
 import type { ClientSession } from '../../gateway/front/front.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
-import type { EventLog, EventLogs, StreamEvent } from './event-log.ts';
+import type { EventLog, StreamEvent } from './event-log.ts';
 
 /** Bounds on the kept events of one session. */
 export interface EventLimits {
@@ -176,17 +176,9 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   }
 }
 
-export class MemoryEventLogs implements EventLogs {
-  readonly #limits: EventLimits;
-  readonly #budget: ByteBudget;
+type OpenMemoryLog = (session: Pick<ClientSession, 'caller'>, onRemoved: (stream: string) => void) => MemoryEventLog;
 
-  /** @param budget of the logs of all sessions. */
-  constructor(limits: EventLimits, budget: ByteBudget) {
-    this.#limits = limits;
-    this.#budget = budget;
-  }
-
-  open({ caller }: Pick<ClientSession, 'caller'>, onRemoved: (stream: string) => void): MemoryEventLog {
-    return new MemoryEventLog(this.#limits, this.#budget, caller.principal.key, onRemoved);
-  }
+/** Keeps events in memory alone. @param budget of the logs of all sessions. */
+export function memoryEventLogs(limits: EventLimits, budget: ByteBudget): OpenMemoryLog {
+  return ({ caller }, onRemoved) => new MemoryEventLog(limits, budget, caller.principal.key, onRemoved);
 }

@@ -10,12 +10,12 @@ import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { EdgeMemory } from '../memory/edge-memory.ts';
 import { type EventId, parseEventId } from './event-id.ts';
-import type { EventLogs } from './event-log.ts';
+import type { OpenEventLog } from './event-log.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 import { EventStream, type EventStreamParts } from './event-stream.ts';
 
 export interface StreamsParts {
-  readonly eventLogs: EventLogs;
+  readonly openEventLog: OpenEventLog;
   readonly timers: EdgeTimers;
   readonly metrics: Metrics;
   readonly memory: EdgeMemory;
@@ -62,12 +62,12 @@ export class SessionStreams {
   #resumedFrom: string | undefined;
   #listening: EventStream | undefined;
 
-  constructor(session: ClientSession, { eventLogs, timers, metrics, memory }: StreamsParts) {
+  constructor(session: ClientSession, { openEventLog, timers, metrics, memory }: StreamsParts) {
     this.#session = session;
     const nonce = randomBytes(6).toString('base64url');
     this.#namePrefix = `${nonce}${macOf(session.id, nonce)}`;
     const principal = session.caller.principal.key;
-    const log = eventLogs.open(session, (stream) => this.#onRemoved(stream));
+    const log = openEventLog(session, (stream) => this.#onRemoved(stream));
     const { priming } = featuresOf(session.caller.revision);
     this.#parts = { log, timers, metrics, unsent: memory.unsent, principal, isPriming: priming };
     timers.addExpiring(log);

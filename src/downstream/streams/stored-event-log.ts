@@ -6,14 +6,14 @@ import { within } from '../../store/within.ts';
 import { ByteBudget } from '../memory/byte-budget.ts';
 import {
   type EventLog,
-  type EventLogs,
   type FollowedEvents,
+  type OpenEventLog,
   type RecoveredStream,
   type StreamEvent,
   textBytes,
 } from './event-log.ts';
 import { EventOutbox, type OutboxParts } from './event-outbox.ts';
-import type { MemoryEventLog, MemoryEventLogs } from './memory-event-log.ts';
+import type { MemoryEventLog, memoryEventLogs } from './memory-event-log.ts';
 
 /** The longest time that a client which resumes a stream waits for the store. */
 const WAIT_MS = 500;
@@ -57,7 +57,7 @@ class StoredEventLog implements EventLog {
   ) {
     this.#session = session.ref;
     this.#parts = parts;
-    this.#memory = parts.memory.open(session, (stream) => {
+    this.#memory = parts.openInMemory(session, (stream) => {
       // The events of an unfinished stream without room in memory are still stored.
       if (this.#streams.get(stream)?.isFinished !== false) this.#streams.delete(stream);
       onRemoved(stream);
@@ -187,26 +187,17 @@ function streamEventOf({ seq, text }: StoredStream['events'][number]): StreamEve
 }
 
 export interface StoredEventLogsParts extends Omit<OutboxParts, 'budget'> {
-  readonly memory: MemoryEventLogs;
+  readonly openInMemory: ReturnType<typeof memoryEventLogs>;
   readonly onLimit: OnEventLimit;
   /** The longest time that a client which resumes a stream waits for the store, in ms. Default: 500. */
   readonly waitMs?: number;
 }
 
-/** Makes event logs that other processes can read. */
-export class StoredEventLogs implements EventLogs {
-  readonly #parts: StoredEventLogsParts;
-  readonly #outbox: OutboxParts;
-
-  constructor(parts: StoredEventLogsParts) {
-    const { store, onLimit, onRefused, onError } = parts;
-    this.#parts = parts;
-    const limits = { totalBytes: LIMITS.unstoredEventBytes, principalBytes: LIMITS.unstoredEventBytes };
-    const budget = new ByteBudget(limits, () => onLimit('unstoredEventBytes'));
-    this.#outbox = { store, onRefused, onError, budget };
-  }
-
-  open(session: Pick<ClientSession, 'ref' | 'caller'>, onRemoved: (stream: string) => void): EventLog {
-    return new StoredEventLog(session, this.#parts, this.#outbox, onRemoved);
-  }
+/** Keeps events where other processes can read them too. */
+export function storedEventLogs(parts: StoredEventLogsParts): OpenEventLog {
+  const { store, onLimit, onRefused, onError } = parts;
+  const limits = { totalBytes: LIMITS.unstoredEventBytes, principalBytes: LIMITS.unstoredEventBytes };
+  const budget = new ByteBudget(limits, () => onLimit('unstoredEventBytes'));
+  const outbox: OutboxParts = { store, onRefused, onError, budget };
+  return (session, onRemoved) => new StoredEventLog(session, parts, outbox, onRemoved);
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { EventLog, EventLogs, StreamEvent } from '../../../src/downstream/streams/event-log.ts';
+import type { EventLog, OpenEventLog, StreamEvent } from '../../../src/downstream/streams/event-log.ts';
 import type { ClientSession } from '../../../src/gateway/front/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
@@ -21,9 +21,9 @@ export function eventSession(principal: string = randomUUID()): Pick<ClientSessi
 }
 
 /** The contract of every kind of event log, with room for 100 events of a session. */
-export function eventLogContract(name: string, open: () => EventLogs): void {
-  const logOf = (logs: EventLogs, removed: string[] = []): EventLog =>
-    logs.open(eventSession(), (stream) => removed.push(stream));
+export function eventLogContract(name: string, open: () => OpenEventLog): void {
+  const logOf = (logs: OpenEventLog, removed: string[] = []): EventLog =>
+    logs(eventSession(), (stream) => removed.push(stream));
   const append = async (log: EventLog, stream: string, seqs: readonly number[]): Promise<void> => {
     for (const seq of seqs) await log.append(stream, streamEvent(seq));
   };

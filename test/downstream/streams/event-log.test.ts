@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import * as fc from '../../support/fast-check.ts';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import { type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
-import { type EventLimits, MemoryEventLog, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import { type EventLimits, MemoryEventLog, memoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
 import { eventLogContract } from './event-log.contract.ts';
 
 function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
@@ -29,9 +29,8 @@ function kept(log: MemoryEventLog, stream: string): number[] {
   return streamEvents.map(({ seq }) => seq);
 }
 
-eventLogContract(
-  'memory',
-  () => new MemoryEventLogs({ events: 100, bytes: 1_000_000 }, new ByteBudget(PLENTY, () => undefined)),
+eventLogContract('memory', () =>
+  memoryEventLogs({ events: 100, bytes: 1_000_000 }, new ByteBudget(PLENTY, () => undefined)),
 );
 
 test('beyond the limit, the oldest finished stream is removed first', () => {

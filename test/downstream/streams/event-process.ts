@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
-import type { EventLog } from '../../../src/downstream/streams/event-log.ts';
-import { type EventLimits, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
-import { StoredEventLogs, type StoredEventLogsParts } from '../../../src/downstream/streams/stored-event-log.ts';
+import type { EventLog, OpenEventLog } from '../../../src/downstream/streams/event-log.ts';
+import { type EventLimits, memoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import { storedEventLogs, type StoredEventLogsParts } from '../../../src/downstream/streams/stored-event-log.ts';
 import type { EventChange, EventStore } from '../../../src/store/event-store.ts';
 import { RedisEventStore, type RedisEventStoreParts } from '../../../src/store/redis/event-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
@@ -22,8 +22,8 @@ export class EventProcess {
   readonly writes: (readonly EventChange[])[] = [];
   /** Runs before each write, and may make it fail. */
   beforeWrite: () => Promise<void> = async () => undefined;
-  readonly logs: StoredEventLogs;
-  readonly #logs: (waitMs: number) => StoredEventLogs;
+  readonly logs: OpenEventLog;
+  readonly #logs: (waitMs: number) => OpenEventLog;
   readonly store: RedisEventStore;
   readonly connection;
   readonly keys;
@@ -62,13 +62,13 @@ export class EventProcess {
       take: (session, stream, writer) => this.store.take(session, stream, writer),
     };
     const parts: StoredEventLogsParts = {
-      memory: new MemoryEventLogs(memory, new ByteBudget(PLENTY, () => undefined)),
+      openInMemory: memoryEventLogs(memory, new ByteBudget(PLENTY, () => undefined)),
       store,
       onLimit,
       onRefused: (session) => this.refused.push(session),
       onError: (thrown) => this.errors.push(thrown),
     };
-    this.#logs = (waitMs) => new StoredEventLogs({ ...parts, waitMs });
+    this.#logs = (waitMs) => storedEventLogs({ ...parts, waitMs });
     this.logs = this.#logs(PATIENCE_MS);
   }
 
@@ -84,7 +84,7 @@ export class EventProcess {
   async open(session: ReturnType<typeof eventSession>, waitMs?: number): Promise<EventLog> {
     await this.claim(session.ref);
     const logs = waitMs === undefined ? this.logs : this.#logs(waitMs);
-    return logs.open(session, () => undefined);
+    return logs(session, () => undefined);
   }
 
   async claim(session: SessionRef): Promise<void> {

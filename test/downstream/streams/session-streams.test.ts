@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createEdgeMemory } from '../../../src/downstream/memory/edge-memory.ts';
 import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
-import type { EventLogs } from '../../../src/downstream/streams/event-log.ts';
-import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import type { OpenEventLog } from '../../../src/downstream/streams/event-log.ts';
+import { memoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
 import { EventStream } from '../../../src/downstream/streams/event-stream.ts';
 import { SessionStreams } from '../../../src/downstream/streams/session-streams.ts';
 import type { ClientSession, MessageSink } from '../../../src/gateway/front/front.ts';
@@ -20,12 +20,12 @@ import { type Responder, responder } from './responses.ts';
 const LIMIT = { timeout: 120_000 };
 const redis = sharedRedis();
 
-const memoryLog: EventLogs['open'] = (session, onRemoved) => {
+const memoryLog: OpenEventLog = (session, onRemoved) => {
   const budget = createEdgeMemory(configWith({}), createMetrics('0')).events;
-  return new MemoryEventLogs({ events: 100, bytes: 100_000 }, budget).open(session, onRemoved);
+  return memoryEventLogs({ events: 100, bytes: 100_000 }, budget)(session, onRemoved);
 };
 
-function streamsOf(id = 'sealed-id', logs?: EventLogs, bytes = 100_000) {
+function streamsOf(id = 'sealed-id', logs?: OpenEventLog, bytes = 100_000) {
   const ending = new AbortController();
   const sinks: (MessageSink | undefined)[] = [];
   const session: ClientSession = {
@@ -44,7 +44,7 @@ function streamsOf(id = 'sealed-id', logs?: EventLogs, bytes = 100_000) {
   const metrics = createMetrics('0');
   const memory = createEdgeMemory(configWith({}), metrics);
   const streams = new SessionStreams(session, {
-    eventLogs: logs ?? new MemoryEventLogs({ events: 100, bytes }, memory.events),
+    openEventLog: logs ?? memoryEventLogs({ events: 100, bytes }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics,
     memory,
@@ -159,12 +159,10 @@ test('a GET stream that another process has begun replaces the one before as the
     streams: after,
     sinks,
     end,
-  } = streamsOf('sealed-id', {
-    open: (session, onRemoved) => {
-      const log = memoryLog(session, onRemoved);
-      log.recover = async () => ({ isEndless: true, isFinished: false, seq: 0, isFollowed: false });
-      return log;
-    },
+  } = streamsOf('sealed-id', (session, onRemoved) => {
+    const log = memoryLog(session, onRemoved);
+    log.recover = async () => ({ isEndless: true, isFinished: false, seq: 0, isFollowed: false });
+    return log;
   });
   const old = await server.get((response) => after.listen(response));
   const oldName = nameOf(sinks[0]);

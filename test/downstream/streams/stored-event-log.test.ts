@@ -3,8 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import type { EventLog, StreamEvent } from '../../../src/downstream/streams/event-log.ts';
-import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
-import { StoredEventLogs } from '../../../src/downstream/streams/stored-event-log.ts';
+import { memoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import { storedEventLogs } from '../../../src/downstream/streams/stored-event-log.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { StoredStream } from '../../../src/store/event-store.ts';
@@ -37,13 +37,11 @@ async function textsOf(log: EventLog, stream: string): Promise<string[]> {
 }
 
 const shared = await start();
-eventLogContract('redis', () => ({
-  open: (session, onRemoved) => {
-    // Commands of one connection run in order, so the claim comes before each write.
-    shared.claim(session.ref).catch(() => undefined);
-    return shared.logs.open(session, onRemoved);
-  },
-}));
+eventLogContract('redis', () => (session, onRemoved) => {
+  // Commands of one connection run in order, so the claim comes before each write.
+  shared.claim(session.ref).catch(() => undefined);
+  return shared.logs(session, onRemoved);
+});
 
 // REL-19
 test('another process recovers a stream, with all events and its end', OPTIONS, async () => {
@@ -78,7 +76,7 @@ test('a stream without room in memory is stored to its end', OPTIONS, async () =
   const session = eventSession();
   const removed: string[] = [];
   await one.claim(session.ref);
-  const log = one.logs.open(session, (stream) => removed.push(stream));
+  const log = one.logs(session, (stream) => removed.push(stream));
   log.open('first', false);
   assert.deepEqual(removed.splice(0), ['first']);
   assert.equal(await append(log, 'first', [1, 2]), true);
@@ -94,8 +92,8 @@ test('a stream without room in memory is stored to its end', OPTIONS, async () =
 test('a log that is closed while it recovers a stream opens nothing', async () => {
   const reading = Promise.withResolvers<StoredStream>();
   const budget = new ByteBudget({ totalBytes: 1_000_000, principalBytes: 1_000_000 }, () => undefined);
-  const log = new StoredEventLogs({
-    memory: new MemoryEventLogs({ events: 100, bytes: 100_000 }, budget),
+  const log = storedEventLogs({
+    openInMemory: memoryEventLogs({ events: 100, bytes: 100_000 }, budget),
     store: {
       writerOf: () => undefined,
       write: async () => new Set(),
@@ -106,7 +104,7 @@ test('a log that is closed while it recovers a stream opens nothing', async () =
     onRefused: () => undefined,
     onError: () => undefined,
     waitMs: PATIENCE_MS,
-  }).open(eventSession(), () => undefined);
+  })(eventSession(), () => undefined);
   const recovered = log.recover('a');
   log.close();
   reading.resolve({ isEndless: false, isWritten: false, lastAdded: 1, last: 1, events: [{ seq: 1, text: 'a' }] });
