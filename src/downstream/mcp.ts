@@ -277,11 +277,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   #answerModern({ outgoing, form, lookup }: Posting, request: Request, caller: ModernCaller): Response {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN;
-    if (isListen && !this.streams.listenCounts.add(principal)) {
-      this.metrics.countShed('streams');
-      const message = `you have ${this.streams.listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
-      return refuse(new GatewayError('overloaded', { message }), request.id);
-    }
+    const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
+    if (tooMany !== undefined) return refuse(tooMany, request.id);
     const reply = new ModernReply(outgoing, request, caller, form, this);
     if (isListen) this.streams.addListen(reply, caller.principal);
     reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));

@@ -18,6 +18,7 @@ import {
   type Request,
   responseText,
 } from '../protocol/jsonrpc.ts';
+import type { StreamCounts } from './memory/stream-counts.ts';
 import { modernCaller, readModern } from './modern-envelope.ts';
 import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
 
@@ -28,6 +29,8 @@ export interface PeerParts {
   /** Receives all messages to this client. */
   readonly sink: MessageSink;
   readonly log: Logger;
+  /** Bounds the subscription streams of its principal. Undefined for the only client of a process. */
+  readonly listenCounts?: StreamCounts;
   /** Called when a message exceeds a bound. */
   readonly onLimit: (limit: LimitName) => void;
   /** Called when the gateway ended the session. */
@@ -135,10 +138,17 @@ export class Peer {
   async #answerModern(request: Request, envelope: Envelope, principal: Principal): Promise<void> {
     const { front, view, sink } = this.#parts;
     const { id } = request;
+    const isListen = request.method === 'subscriptions/listen';
     const key = idKey(id);
     if (this.#calls.has(key)) {
       const message = `a request with id ${id} is already in flight`;
       sink.send(errorText(new GatewayError('invalid-request', { message }), id));
+      return;
+    }
+    const counts = isListen ? this.#parts.listenCounts : undefined;
+    const tooMany = counts?.add(principal.key);
+    if (tooMany !== undefined) {
+      sink.send(errorText(tooMany, id));
       return;
     }
     let isCancelled = false;
@@ -159,9 +169,10 @@ export class Peer {
     });
     const answer = await promise;
     this.#calls.delete(key);
+    counts?.remove(principal.key);
     own.send(responseText(id, answer));
     // The specification asks for the result and for the notification. Clients that see the notification first report a failure.
-    if (request.method === 'subscriptions/listen' && answer.kind === 'result') {
+    if (isListen && answer.kind === 'result') {
       own.send(notificationText('notifications/cancelled', cancelledParams(id, undefined)));
     }
   }

@@ -21,6 +21,8 @@ import { openWriter } from './streams/event-stream.ts';
 
 export interface SseParts extends Omit<McpParts, 'openEventLog' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
+  /** Counts the subscription streams of these clients together with all others. */
+  readonly listenCounts: StreamCounts;
 }
 
 interface SseClient {
@@ -64,7 +66,7 @@ export class SseEndpoint {
 
   constructor(parts: SseParts) {
     this.#parts = parts;
-    this.#counts = new StreamCounts(parts.streamsPerPrincipal);
+    this.#counts = new StreamCounts('SSE streams', parts.streamsPerPrincipal, () => parts.metrics.countShed('streams'));
     this.#bodyBytes = parts.bodyBytes;
   }
 
@@ -85,7 +87,7 @@ export class SseEndpoint {
   }
 
   open({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Response {
-    const { front, timers, log, metrics, memory, load } = this.#parts;
+    const { front, timers, log, metrics, memory, load, listenCounts } = this.#parts;
     if (getForm(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
@@ -94,11 +96,8 @@ export class SseEndpoint {
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
     const refusal = load?.refusalOf('session');
     if (refusal !== undefined) return refuseForLoad(refusal);
-    if (!this.#counts.add(principal.key)) {
-      metrics.countShed('streams');
-      const message = `you have ${this.#counts.perPrincipal} SSE streams open; close one first`;
-      return refuse(new GatewayError('overloaded', { message }));
-    }
+    const tooMany = this.#counts.add(principal.key);
+    if (tooMany !== undefined) return refuse(tooMany);
 
     const shared = { timers, metrics, unsent: memory.unsent, principal: principal.key };
     const onGone = () => {
@@ -110,7 +109,7 @@ export class SseEndpoint {
     const sink = { send: (text: string) => writer.writeText(jsonEventText({ data: text }), text) };
     const onEnd = () => writer.end();
     const onLimit = (limit: LimitName) => metrics.countLimit(limit);
-    const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd });
+    const peer = new Peer({ front, principal, view, sink, log, listenCounts, onLimit, onEnd });
     this.#clients.set(id, { principal, view, peer, end: onEnd });
     writer.writeText(eventText({ event: 'endpoint', data: `/messages?sessionId=${id}` }), '');
     return RESPONSE_ALREADY_SENT;

@@ -80,7 +80,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
   const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, ...ofCredentials };
   const mcp = new McpEndpoint({ ...shared, openEventLog, refusals, onFailure: failureHandler(log) });
-  const sse = new SseEndpoint({ ...shared, log });
+  const sse = new SseEndpoint({ ...shared, log, listenCounts: mcp.streams.listenCounts });
   return {
     mcp,
     sse,

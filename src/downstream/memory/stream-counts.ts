@@ -1,19 +1,30 @@
+import { GatewayError } from '../../errors.ts';
+
 /** Bounds the number of open streams per principal. */
 export class StreamCounts {
   /** A lower bound closes no open stream. */
   perPrincipal: number;
+  readonly #what: string;
+  readonly #onRefused: () => void;
   readonly #counts = new Map<string, number>();
 
-  constructor(perPrincipal: number) {
+  /** @param what the streams, as in `SSE streams`. */
+  constructor(what: string, perPrincipal: number, onRefused: () => void) {
+    this.#what = what;
     this.perPrincipal = perPrincipal;
+    this.#onRefused = onRefused;
   }
 
-  /** Counts a stream until {@link remove} is called. Returns false if the principal has too many. */
-  add(principal: string): boolean {
+  /** Counts a stream until {@link remove} is called. Returns the refusal if the principal has too many. */
+  add(principal: string): GatewayError | undefined {
     const count = this.#counts.get(principal) ?? 0;
-    if (count >= this.perPrincipal) return false;
+    if (count >= this.perPrincipal) {
+      this.#onRefused();
+      const message = `you have ${this.perPrincipal} ${this.#what} open; close one first`;
+      return new GatewayError('overloaded', { message });
+    }
     this.#counts.set(principal, count + 1);
-    return true;
+    return undefined;
   }
 
   remove(principal: string): void {

@@ -20,7 +20,8 @@ export class OpenStreams {
 
   constructor(parts: StreamsParts, listensPerPrincipal: number) {
     this.#parts = parts;
-    this.listenCounts = new StreamCounts(listensPerPrincipal);
+    const onRefused = () => parts.metrics.countShed('streams');
+    this.listenCounts = new StreamCounts('subscriptions/listen streams', listensPerPrincipal, onRefused);
   }
 
   /** Returns the streams of a session; undefined if it has ended. */

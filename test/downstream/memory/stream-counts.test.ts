@@ -4,11 +4,14 @@ import { StreamCounts } from '../../../src/downstream/memory/stream-counts.ts';
 
 // N-33
 test('each principal has its own number of streams, and a removed one makes room', () => {
-  const counts = new StreamCounts(2);
-  assert.deepEqual([counts.add('alice'), counts.add('alice'), counts.add('alice')], [true, true, false]);
-  assert.equal(counts.add('bob'), true);
+  let refused = 0;
+  const counts = new StreamCounts('streams', 2, () => refused++);
+  const add = (principal: string) => counts.add(principal) === undefined;
+  assert.deepEqual([add('alice'), add('alice'), add('alice')], [true, true, false]);
+  assert.equal(add('bob'), true);
   counts.remove('alice');
-  assert.deepEqual([counts.add('alice'), counts.add('alice')], [true, false]);
+  assert.deepEqual([add('alice'), add('alice')], [true, false]);
   for (let n = 0; n < 2; n++) counts.remove('alice');
-  assert.deepEqual([counts.add('alice'), counts.add('alice'), counts.add('alice')], [true, true, false]);
+  assert.deepEqual([add('alice'), add('alice'), add('alice')], [true, true, false]);
+  assert.equal(refused, 3);
 });
