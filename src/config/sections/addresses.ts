@@ -13,10 +13,10 @@ export interface AddressOptions {
   readonly operator?: string | undefined;
 }
 
-/** The parsed addresses of the command line; members are absent if their option was not given. */
+/** The parsed addresses of the command line; undefined if their option was not given. */
 interface Overrides {
-  readonly listen?: Address;
-  readonly operator?: Address | false;
+  readonly listen: Address | undefined;
+  readonly operator: Address | false | undefined;
 }
 
 /** The addresses that the gateway listens on. */
@@ -38,11 +38,9 @@ export function readOverrides({ listen, operator }: AddressOptions, problems: Pr
     problems.push(optionProblem(option, `${message}${didYouMean(suggestAddress(text))}`));
     return undefined;
   };
-  const listenAt = listen === undefined ? undefined : read('--listen', listen);
-  const operatorAt = operator === undefined ? undefined : operator === 'off' ? false : read('--operator', operator);
   return {
-    ...(listenAt === undefined ? {} : { listen: listenAt }),
-    ...(operatorAt === undefined ? {} : { operator: operatorAt }),
+    listen: listen === undefined ? undefined : read('--listen', listen),
+    operator: operator === undefined ? undefined : operator === 'off' ? false : read('--operator', operator),
   };
 }
 

@@ -17,7 +17,6 @@ import {
 
 /** One upstream entry: variables expanded, and every key checked. */
 export interface CheckedEntry {
-  readonly path: Path;
   readonly entry: UpstreamEntry;
   /** Keys that are present in the file. */
   readonly given: ReadonlySet<string>;
@@ -86,7 +85,6 @@ export function checkEntry(
   if ('problems' in section) return { problems: [...problems, ...section.problems] };
   if (problems.length > 0) return { problems };
   return {
-    path,
     entry: section.value,
     given: givenKeys(known),
     unexpanded: expanded.unexpanded.map((one) => ({
