@@ -84,7 +84,7 @@ export function nameCallables(
   return { targets, sources, parts, hidden, withheld, apps, quarantined, repaired };
 }
 
-/** Returns the reason why an item cannot have a name: it is a name with a hash of another upstream, or that of a published item. */
+/** Returns the reason why an item cannot have a name. @param isHeld whether another upstream has it, by its hash. */
 function nameClash(name: string, isHeld: boolean, publishedTarget: Target | undefined): string | undefined {
   const called = `would be called "${shownText(name)}"`;
   if (isHeld) return `${called}, the shortened name of an item of another upstream; give one of them another prefix`;

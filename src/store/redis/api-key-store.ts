@@ -149,7 +149,8 @@ export class RedisApiKeyStore implements ApiKeyStore {
     for (let attempt = 0; attempt < TRIES; attempt++) {
       const { version, keys } = await this.#readAll();
       const { add = [], remove = [] } = decide(keys);
-      if (keys.length - remove.length + add.length > MAX_KEYS) throw new StartError(`Redis holds at most ${MAX_KEYS} API keys`);
+      if (keys.length - remove.length + add.length > MAX_KEYS)
+        throw new StartError(`Redis holds at most ${MAX_KEYS} API keys`);
       if (remove.length === 0 && add.length === 0) return;
       if (await this.#write(version, add, remove)) return;
       await sleep(RETRY_MS * Math.random());
