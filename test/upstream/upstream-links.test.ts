@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { RawObject } from '../../src/json/json.ts';
 import { detach } from '../../src/json/kept-text.ts';
-import type { Link, LinkUser } from '../../src/upstream/link/link.ts';
+import type { Link } from '../../src/upstream/link/link.ts';
 import { Opener } from '../../src/upstream/link/opener.ts';
 import type { ConnectionPermit } from '../../src/upstream/quota/connection-quota.ts';
 import { UpstreamLinks } from '../../src/upstream/upstream-links.ts';
@@ -11,9 +11,9 @@ import { memoryUpstream } from '../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { NO_LINK_EVENTS } from '../support/link-events.ts';
 
-async function linkWith(key: string): Promise<Link<string, LinkUser>> {
+async function linkWith(key: string): Promise<Link<string>> {
   const { start } = memoryUpstream({});
-  const opener = new Opener<string, LinkUser>({
+  const opener = new Opener<string>({
     upstream: 'up',
     transports: [{ era: 'legacy', isProcess: false, hasCallStreams: true, start }],
     clientInfo: RawObject.EMPTY,
@@ -34,12 +34,12 @@ async function linkWith(key: string): Promise<Link<string, LinkUser>> {
 const PERMIT: ConnectionPermit = { release: () => undefined, assign: () => undefined };
 
 test('a link that cannot be opened is removed, unless another has taken its place', async () => {
-  const links = new UpstreamLinks<string, LinkUser>();
-  const failing = Promise.reject<Link<string, LinkUser>>(new Error('refused'));
+  const links = new UpstreamLinks<string>();
+  const failing = Promise.reject<Link<string>>(new Error('refused'));
   links.setOpening('a', failing);
   await assert.rejects(failing);
   assert.equal(links.find('a'), undefined);
-  const { promise, reject } = Promise.withResolvers<Link<string, LinkUser>>();
+  const { promise, reject } = Promise.withResolvers<Link<string>>();
   links.setOpening('a', promise);
   const other = linkWith('a');
   links.setOpening('a', other);
@@ -50,7 +50,7 @@ test('a link that cannot be opened is removed, unless another has taken its plac
 });
 
 test('a link of another era than expected moves to its own key, where another may be', async () => {
-  const links = new UpstreamLinks<string, LinkUser>();
+  const links = new UpstreamLinks<string>();
   const [first, second] = [await linkWith('own'), await linkWith('own')];
   for (const link of [first, second]) links.add(link, PERMIT);
   links.setOpening('expected', Promise.resolve(first));
@@ -67,7 +67,7 @@ test('a link of another era than expected moves to its own key, where another ma
 });
 
 test('a link of another era than expected that was lost at once gets no key', async () => {
-  const links = new UpstreamLinks<string, LinkUser>();
+  const links = new UpstreamLinks<string>();
   const link = await linkWith('own');
   links.setOpening('expected', Promise.resolve(link));
   assert.equal(links.place('expected', link), link);
@@ -76,7 +76,7 @@ test('a link of another era than expected that was lost at once gets no key', as
 });
 
 test('a removed link gives its place in the quotas back when it is closed, once', async () => {
-  const links = new UpstreamLinks<string, LinkUser>();
+  const links = new UpstreamLinks<string>();
   const link = await linkWith('a');
   const events: string[] = [];
   links.setOpening('a', Promise.resolve(link));
@@ -96,7 +96,7 @@ test('a removed link gives its place in the quotas back when it is closed, once'
 });
 
 test('a link that gave up its key and permit stays open until its last request ends', async () => {
-  const links = new UpstreamLinks<string, LinkUser>();
+  const links = new UpstreamLinks<string>();
   const [link, next] = [await linkWith('a'), await linkWith('a')];
   let isCounted = true;
   links.setOpening('a', Promise.resolve(link));

@@ -5,7 +5,6 @@ import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
-import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { NoEventStreamError } from '../../../src/upstream/rpc/no-event-stream-error.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
@@ -22,14 +21,14 @@ const ORDER: LinkRequest = {
   placeIn: () => ({ key: 'a', purpose: 'clients' }),
 };
 
-function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
+function opener(...transports: StartTransport[]): Opener<string> {
   return openerIn('legacy', ...transports);
 }
 
 const reached: string[] = [];
 
-function openerIn(era: TransportOption['era'], ...transports: StartTransport[]): Opener<string, LinkUser> {
-  return new Opener<string, LinkUser>({
+function openerIn(era: TransportOption['era'], ...transports: StartTransport[]): Opener<string> {
+  return new Opener<string>({
     upstream: 'up',
     transports: transports.map((start) => ({ era, isProcess: false, hasCallStreams: true, start })),
     clientInfo: RawObject.EMPTY,

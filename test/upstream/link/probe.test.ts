@@ -9,7 +9,6 @@ import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
-import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
 import type { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { configWith } from '../../downstream/edge.ts';
@@ -59,7 +58,7 @@ async function prober(
   const config = configWith({});
   const limits: string[] = [];
   const reach = await upstreamTransports(config, createMetrics('0'), LOG);
-  const opener = new Opener<string, LinkUser>({
+  const opener = new Opener<string>({
     upstream: 'up',
     transports: reach.transportTo({ ...UP, target }, config.limits).options,
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),

@@ -5,7 +5,6 @@ import { upstreamTransports } from '../../../src/compose/transports.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { RPC } from '../../../src/protocol/rpc-codes.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
-import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { Opener } from '../../../src/upstream/link/opener.ts';
 import { isHandshakeRefusal, type RecheckOutcome } from '../../../src/upstream/link/recheck.ts';
 import { configWith } from '../../downstream/edge.ts';
@@ -38,7 +37,7 @@ async function recheckAfter(server: HttpUpstream, change: () => void): Promise<R
   const config = configWith({});
   await using reach = await upstreamTransports(config, createMetrics('0'), LOG);
   const up = { ...UPSTREAM, ...server.config, id: 'up', title: 'up', prefix: 'up__', era: 'auto' } as const;
-  const opener = new Opener<string, LinkUser>({
+  const opener = new Opener<string>({
     upstream: 'up',
     transports: reach.transportTo(up, config.limits).options,
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),

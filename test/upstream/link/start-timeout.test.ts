@@ -8,7 +8,6 @@ import type { StdioTarget } from '../../../src/config/values/upstream-config.ts'
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { type Era, ERAS } from '../../../src/protocol/revisions.ts';
-import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { Opener } from '../../../src/upstream/link/opener.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { mayDownload } from '../../../src/upstream/stdio/launch/downloads.ts';
@@ -46,7 +45,7 @@ async function failureOf(command: string, args: readonly string[], clientEra: Er
     guard,
     wrappers,
   });
-  const opener = new Opener<string, LinkUser>({
+  const opener = new Opener<string>({
     upstream: 'up',
     transports: [{ era: 'either', isProcess: true, mayDownload: mayDownload(command), hasCallStreams: false, start }],
     clientInfo: RawObject.EMPTY,
