@@ -77,7 +77,13 @@ function repair(shape: Shape, raw: string, path: string, leftOut: LeftOut): stri
       return isObjectText(raw) || raw === 'true' || raw === 'false' ? raw : undefined;
     case 'objectType':
       return objectType(raw);
-    default:
+    case 'string':
+    case 'identifier':
+    case 'boolean':
+    case 'integer':
+    case 'number':
+    case 'matching':
+    case 'oneOf':
       return isValid(shape, JSON.parse(raw)) ? raw : undefined;
   }
 }
