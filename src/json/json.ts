@@ -25,7 +25,7 @@ import { detach } from './kept-text.ts';
 import { RecentTexts, TextCache } from './text-cache.ts';
 
 export { JsonTextError } from './json-text-error.ts';
-export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
+export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UNAMBIGUOUS_BOUNDS, UPSTREAM_BOUNDS } from './scan.ts';
 
 /** An object with more members gets an index. */
 const INDEX_THRESHOLD = 12;

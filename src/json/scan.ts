@@ -52,6 +52,9 @@ export const UPSTREAM_BOUNDS: JsonBounds = {
   unique: false,
 };
 
+/** The bounds of texts from upstreams in which no object may name a member twice. */
+export const UNAMBIGUOUS_BOUNDS: JsonBounds = { ...UPSTREAM_BOUNDS, unique: true };
+
 /**
  * The state of the scan in progress, and the second results of functions that have two. One object serves the whole process: a
  * scan is synchronous, and no code that runs within it may begin another. Callers read a second result before the next call.

@@ -1,4 +1,4 @@
-import { arrayText, isArrayText, isObjectText, RawObject, rawItems, UPSTREAM_BOUNDS } from '../json/json.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems, UNAMBIGUOUS_BOUNDS } from '../json/json.ts';
 import { orderedText, type Spelling } from '../json/ordered.ts';
 import { LIMITS } from '../limits.ts';
 import { escapeHidden } from './hidden-characters.ts';
@@ -10,7 +10,7 @@ const OUTER_DEPTH = 8;
 const TEXTS: ReadonlySet<string> = new Set(['description', 'instructions']);
 
 const CANONICAL: Spelling = {
-  bounds: { ...UPSTREAM_BOUNDS, unique: true },
+  bounds: UNAMBIGUOUS_BOUNDS,
   maxDepth: LIMITS.jsonDepth - OUTER_DEPTH,
   scalar: (text) => (isString(text) ? JSON.stringify(stringOf(text)) : text),
   list: (items, name) => {

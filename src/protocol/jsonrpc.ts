@@ -7,6 +7,7 @@ import {
   quoted,
   RawObject,
   rawItemsStrictly,
+  UNAMBIGUOUS_BOUNDS,
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
@@ -202,7 +203,7 @@ const errorTexts = new WeakMap<RpcError, string>();
 /** Returns whether a text is JSON at all levels in which no object names a member twice, so that every reader reads the same. */
 export function isUnambiguous(text: string): boolean {
   try {
-    checkJson(text, CLIENT_BOUNDS);
+    checkJson(text, UNAMBIGUOUS_BOUNDS);
     return true;
   } catch (thrown) {
     if (thrown instanceof JsonTextError) return false;
