@@ -88,6 +88,10 @@ export class RequestLog {
   readonly #errorsOnly: boolean;
   readonly #isEnabled: () => boolean;
   readonly #quoted = new KeptMap<string>();
+  /** The last line, and its text without the fields that differ in each line; the next line often has the same text. */
+  #last: RequestLine | undefined;
+  #lastText = '';
+  #lastBytes = 0;
   #lines = '';
   #count = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -108,9 +112,16 @@ export class RequestLog {
   /** Writes a line if {@link wants} is true for it. */
   write(line: RequestLine): void {
     if (!this.wants(line.error)) return;
-    let text = this.#textOf(line, this.#quote, SHOWN_CHARS);
-    if (text.length * MAX_UTF8_BYTES > MAX_LINE_BYTES && Buffer.byteLength(text) > MAX_LINE_BYTES) {
-      text = this.#textOf(line, (one) => JSON.stringify(shownText(one, SHORT_CHARS)), SHORT_CHARS);
+    if (!hasSameFields(line, this.#last)) {
+      this.#last = line;
+      this.#lastText = this.#describe(line, this.#quote);
+      this.#lastBytes = Buffer.byteLength(this.#lastText);
+    }
+    let text = lineText(this.#time(), this.#lastText, varyingFields(line, SHOWN_CHARS), line);
+    const mostBytes = this.#lastBytes + MAX_UTF8_BYTES * (text.length - this.#lastText.length);
+    if (mostBytes > MAX_LINE_BYTES && Buffer.byteLength(text) > MAX_LINE_BYTES) {
+      const described = this.#describe(line, (one) => JSON.stringify(shownText(one, SHORT_CHARS)));
+      text = lineText(this.#time(), described, varyingFields(line, SHORT_CHARS), line);
     }
     this.#lines += text;
     if (++this.#count >= BATCH || this.#lines.length >= BATCH_CHARS) this.flush();
@@ -126,11 +137,11 @@ export class RequestLog {
     this.#count = 0;
   }
 
-  /** @param quote writes a text as JSON. @param idChars the part of the id that is written. */
-  #textOf(line: RequestLine, quote: (text: string) => string, idChars: number): string {
+  /** Returns the text of the fields between the time and those of {@link varyingFields}. @param quote writes a text as JSON. */
+  #describe(line: RequestLine, quote: (text: string) => string): string {
     const { method, tool, upstreamTool, upstream, client, principal, view, era, revision, error, code, kind } = line;
-    const { reason, denied, session, id, traceId, bytesIn, bytesOut, ms } = line;
-    let text = `{"level":30${this.#time()},"name":"linkspan","pid":${process.pid}`;
+    const { reason, denied } = line;
+    let text = `,"name":"linkspan","pid":${process.pid}`;
     if (method !== undefined) text += `,"method":${quote(method)}`;
     if (tool !== undefined) text += `,"tool":${quote(tool)}`;
     if (upstream !== undefined) text += `,"upstream":"${upstream}"`;
@@ -146,14 +157,7 @@ export class RequestLog {
     if (error !== undefined) text += `,"error":"${error}"`;
     if (reason !== undefined) text += `,"reason":${quote(reason)}`;
     if (denied !== undefined) text += `,"denied":${quote(denied)}`;
-    if (code !== undefined) text += `,"code":${code}`;
-    if (session !== undefined) text += `,"session":"${session}"`;
-    if (id !== undefined) text += `,"requestId":${idText(id, idChars)}`;
-    if (traceId !== undefined) text += `,"traceId":"${traceId}"`;
-    text += `,"bytesIn":${bytesIn}`;
-    if (bytesOut !== undefined) text += `,"bytesOut":${bytesOut}`;
-    if (ms !== undefined) text += `,"ms":${ms.toFixed(3)}`;
-    return `${text},"msg":"${kind}"}\n`;
+    return code === undefined ? text : `${text},"code":${code}`;
   }
 
   readonly #quote = (text: string): string => {
@@ -163,6 +167,47 @@ export class RequestLog {
     if (text.length <= SHOWN_CHARS && this.#quoted.size < MAX_QUOTED) this.#quoted.set(detach(text), quoted);
     return quoted;
   };
+}
+
+function lineText(time: string, described: string, varying: string, { kind }: RequestLine): string {
+  return `{"level":30${time}${described}${varying},"msg":"${kind}"}\n`;
+}
+
+/** Returns whether two lines differ in the fields of {@link varyingFields} only. Without a loop, because it runs for every request. */
+function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolean {
+  return (
+    last !== undefined &&
+    line.method === last.method &&
+    line.tool === last.tool &&
+    line.upstreamTool === last.upstreamTool &&
+    line.upstream === last.upstream &&
+    line.client === last.client &&
+    line.principal === last.principal &&
+    line.view === last.view &&
+    line.revision === last.revision &&
+    line.error === last.error &&
+    line.reason === last.reason &&
+    line.denied === last.denied &&
+    line.code === last.code &&
+    line.kind === last.kind
+  );
+}
+
+/** Returns the text of the fields that differ in each line. @param maxChars of the id. */
+function varyingFields({ session, id, traceId, bytesIn, bytesOut, ms }: RequestLine, maxChars: number): string {
+  let text = session === undefined ? '' : `,"session":"${session}"`;
+  if (id !== undefined) text += `,"requestId":${idText(id, maxChars)}`;
+  if (traceId !== undefined) text += `,"traceId":"${traceId}"`;
+  text += `,"bytesIn":${bytesIn}`;
+  if (bytesOut !== undefined) text += `,"bytesOut":${bytesOut}`;
+  return ms === undefined ? text : `${text},"ms":${msText(ms)}`;
+}
+
+/** Returns a time with three decimals. Two integers take far fewer instructions than the shortest text of a fraction. */
+function msText(ms: number): string {
+  const us = Math.round(ms * 1000);
+  const decimals = us % 1000;
+  return `${(us - decimals) / 1000}${decimals < 10 ? '.00' : decimals < 100 ? '.0' : '.'}${decimals}`;
 }
 
 /** Returns a request id as JSON, cut and with unseen characters as escapes. @param id JSON text. */
