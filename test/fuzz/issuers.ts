@@ -253,9 +253,17 @@ async function checkTokens(play: Play, url: string, client: IssuerClient, key: I
   const isJwks = play.wrong === 'jwks';
   const common = { issuer: url, audiences: [ENDPOINT], requiredScopes: [] };
   const own = { clientId: 'gateway', clientSecret: play.secrets.client, tokenPrefix: '' };
-  const other = { ...common, issuer: OTHER_ISSUER, jwksUrl: `${url}/none`, algorithms: [] };
+  const other = {
+    ...common,
+    issuer: OTHER_ISSUER,
+    jwksUrl: `${url}/none`,
+    algorithms: ['RS256', 'PS256', 'ES256', 'EdDSA'],
+  };
   const auth: AuthConfig = isJwks
-    ? { jwt: [{ ...common, jwksUrl: `${url}/jwks`, algorithms: [] }, other], apiKeys: [] }
+    ? {
+        jwt: [{ ...common, jwksUrl: `${url}/jwks`, algorithms: ['RS256', 'PS256', 'ES256', 'EdDSA'] }, other],
+        apiKeys: [],
+      }
     : { jwt: [], apiKeys: [], introspection: [{ ...common, ...own, endpoint: `${url}/introspect` }] };
   const ask = client.verdicts(auth);
   const right = isJwks ? key.sign({}, { iss: url }) : play.secrets.opaque;
