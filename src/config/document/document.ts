@@ -135,7 +135,7 @@ class Reader {
     return node;
   }
 
-  #readMap(pairs: readonly Pair[], path: Path): Data {
+  #readMap(pairs: readonly Pair[], path: Path): Record<string, Data> {
     const data: Record<string, Data> = {};
     const merged: unknown[] = [];
     for (const { key, value } of pairs) {
@@ -163,7 +163,10 @@ class Reader {
     }
     if (!isMap(target)) throw new ReadError('expected a map to merge', startOf(value) ?? 0, path);
     const others = target.items.filter(({ key }) => !Object.hasOwn(data, nameOf(key) ?? ''));
-    Object.assign(data, this.#readMap(others, path));
+    // The map may itself merge one that has a member of `data`.
+    for (const [name, one] of Object.entries(this.#readMap(others, path))) {
+      if (!Object.hasOwn(data, name)) data[name] = one;
+    }
   }
 }
 

@@ -55,6 +55,11 @@ test('anchors and merge keys work, and own members override merged ones', () => 
   assert.deepEqual(data, { x: { k: 1, l: 2 }, a: { k: 1, l: 3 }, b: { k: 1, l: 2 }, c: { k: 1, l: 2, m: 4 } });
 });
 
+test('an own member overrides one that a merged map merges', () => {
+  const { data } = parseText('x.yaml', 'x: &d {k: 1}\ny: &e {<<: *d}\nz: {<<: *e, k: 2}\n');
+  assert.deepEqual(data, { x: { k: 1 }, y: { k: 1 }, z: { k: 2 } });
+});
+
 test('an own member with a number as its name overrides a merged one', () => {
   const { data } = parseText('x.yaml', 'x: &d {1: a, 2: b}\ny: {1: c, <<: *d}\n');
   assert.deepEqual(data, { x: { 1: 'a', 2: 'b' }, y: { 1: 'c', 2: 'b' } });
