@@ -8,7 +8,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { idempotencyKeyOf, META, withoutIdempotencyKey } from '../../protocol/meta.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallStore } from '../../store/keyed-call-store.ts';
 import type { KeyedCallOutcome } from '../../telemetry/call-metrics.ts';
-import { answerText, readAnswer } from '../exchange/answer-text.ts';
+import { answerText, type ReadAnswer, readAnswer } from '../exchange/answer-text.ts';
 import { type AuditRecorder, isUpstreamError } from '../records/audit-recorder.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -173,8 +173,9 @@ export class KeyedCalls {
         throw new GatewayError('overloaded', { upstream, message });
       }
       case 'ended': {
-        const answer = this.#answerIn(exchange, upstream, known.outcome);
+        const { answer, isUpstreams } = this.#storedIn(exchange, upstream, known.outcome);
         if (audit !== undefined) await audit.begin(exchange.request, exchange.client.caller, upstream, upstreamTool);
+        if (isUpstreams) exchange.outcome = { answer, error: 'rpc_error' };
         exchange.isReplay = true;
         onOutcome('replayed');
         return answer;
@@ -189,17 +190,13 @@ export class KeyedCalls {
   }
 
   /** @throws {GatewayError} `outcome-unknown` */
-  #answerIn(exchange: OpenExchange, upstream: string, outcome: string | undefined): Answer {
+  #storedIn({ client }: OpenExchange, upstream: string, outcome: string | undefined): ReadAnswer {
     const { onOutcome } = this.#parts;
-    const { revision } = exchange.client.caller;
+    const { revision } = client.caller;
     const space = outcome?.indexOf(' ') ?? 0;
     const made = outcome?.slice(0, space);
     const stored = made === revision ? readAnswer(jsonOf(outcome?.slice(space + 1) ?? '')) : undefined;
-    if (stored !== undefined) {
-      const { answer, isUpstreams } = stored;
-      if (isUpstreams) exchange.outcome = { answer, error: 'rpc_error' };
-      return answer;
-    }
+    if (stored !== undefined) return stored;
     onOutcome('lost');
     if (made === undefined || made === revision) throw unknown(upstream, 'its answer is not kept any more');
     throw unknown(upstream, `its answer is for a client of revision ${made}`);
