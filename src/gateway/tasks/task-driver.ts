@@ -99,7 +99,8 @@ export class TaskDriver {
 
   /** Asks the client the questions that are not in `asked` yet, and sends its answers to the upstream. */
   async #answerQuestions(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: Set<string>): Promise<void> {
-    const requests = readRequests(state.raw('inputRequests') ?? '{}');
+    const raw = state.raw('inputRequests') ?? 'null';
+    const requests = raw === 'null' ? [] : readRequests(raw);
     if (requests === undefined) {
       const message = `upstream "${site.upstream.id}" has a task whose input request is not a valid request`;
       throw new GatewayError('upstream-protocol', { upstream: site.upstream.id, message });

@@ -347,9 +347,9 @@ function stateToClient(
     throw new GatewayError('upstream-protocol', { upstream: viewed.id, message });
   }
   const translated = result === undefined ? state : state.with('result', urisToClient('tools/call', viewed, result));
-  if (requests === undefined) return translated;
+  if (requests === undefined || requests === 'null') return translated;
   const read = readRequests(requests);
-  if (read === undefined) return translated.with('inputRequests', undefined);
+  if (read === undefined) return notAsked(translated.with('inputRequests', undefined), 'its questions are malformed');
   policy.assertAllowed(viewed.id, read);
   const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one, undefined) }));
   const refusals = questions.map((one) => policy.takeTokens(client, viewed.id, [one], { task, key: one.key }));
@@ -358,7 +358,11 @@ function stateToClient(
     inputRequestsText(questions.filter((_, at) => refusals[at] === undefined)),
   );
   const reason = refusals.find((one) => one !== undefined);
-  return reason === undefined ? asked : asked.with('statusMessage', JSON.stringify(`You are not asked: ${reason}`));
+  return reason === undefined ? asked : notAsked(asked, reason);
+}
+
+function notAsked(state: RawObject, why: string): RawObject {
+  return state.with('statusMessage', JSON.stringify(`You are not asked: ${why}`));
 }
 
 /** Returns the answer with the client's task id instead of the upstream's, also in the message of an error. */
