@@ -98,7 +98,7 @@ export class Calls {
           assertAllowed(this.#parts, exchange, to, attempt > 1 || open === undefined);
           return await callsIn[link.era].call(exchange, upstream, link, to);
         } catch (thrown) {
-          if (attempt > 1 || !wasNeverSeen(thrown)) throw failureOf(to.upstream, thrown);
+          if (attempt > 1 || !wasNeverSeen(thrown)) throw failureOf(exchange, to.upstream, thrown);
           // A process stops reading a moment before the gateway notices its end.
           if (links.findOpen(holder, upstream) === link) await sleep(RESEND_MS);
         } finally {
@@ -125,10 +125,10 @@ export class Calls {
 }
 
 /** Returns what a call has failed with. Texts of clients were checked as a whole, so malformed JSON is the upstream's. */
-function failureOf(upstream: string, thrown: unknown): unknown {
+function failureOf({ wasSent }: OpenExchange, upstream: string, thrown: unknown): unknown {
   if (!(thrown instanceof JsonTextError)) return thrown;
-  const message = `upstream "${upstream}" answered with malformed JSON`;
-  return new GatewayError('upstream-protocol', { upstream, message }, thrown);
+  const message = `upstream "${upstream}" sent malformed JSON`;
+  return new GatewayError('upstream-protocol', { upstream, message, ...(wasSent ? {} : { executed: 'no' }) }, thrown);
 }
 
 /** Returns whether the upstream has not received the request, so that it may be sent again. */
