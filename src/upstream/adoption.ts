@@ -36,6 +36,8 @@ export function adopt<Context, User extends LinkUser>(
     }
     // A link that reads lists for long may serve the next client. Others have another era than expected, or have closed.
     if (isExpected && links.find(from) === undefined) links.setOpening(from, opening);
+    // Another one has its key, so it closes when its lists are read.
+    else if (isExpected) record.isReleased = true;
     links.removeKey(place.key, adopted);
     return openOther();
   });

@@ -216,16 +216,18 @@ export class Upstream<Context, User extends LinkUser> {
   leave(link: Link<Context, User>): void {
     link.usedMs = performance.now();
     if (link.place.purpose === 'call') void this.#discard(link, 'released');
-    this.#quotas.closeSpares();
+    else if (link.users.size === 0) this.#quotas.closeSpares();
   }
 
   /** Releases the links of this user. Closes those that serve no other user, if only for a client that waits. */
   releaseUser(user: User): void {
+    let isClosing = false;
     for (const link of this.#links) {
-      if (!link.users.delete(user)) continue;
-      if (link.users.size === 0 && closesWithUsers(link, this.config)) void this.#discard(link, 'released');
+      if (!link.users.delete(user) || link.users.size > 0 || !closesWithUsers(link, this.config)) continue;
+      isClosing = true;
+      void this.#discard(link, 'released');
     }
-    this.#quotas.closeSpares();
+    if (!isClosing) this.#quotas.closeSpares();
   }
 
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */

@@ -196,11 +196,13 @@ export class UpstreamSubscription {
       onEnd();
     }, onEnd);
     const late = () => {
-      call.cancel('not acknowledged');
       const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
       return new GatewayError('upstream-timeout', { upstream, message });
     };
-    const acknowledgement = await resultOrLate(acknowledged, timeouts().callMs, late);
+    const acknowledgement = await resultOrLate(acknowledged, timeouts().callMs, late).catch((thrown: unknown) => {
+      call.cancel('not acknowledged');
+      throw thrown;
+    });
     this.#hasWorked = true;
     const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
     const openedMs = performance.now();
