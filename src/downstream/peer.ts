@@ -145,6 +145,8 @@ export class Peer {
       sink.send(errorText(new GatewayError('invalid-request', { message }), id));
       return;
     }
+    // The stream may have closed while the session was looked for.
+    if (this.#isClosed) return;
     const counts = isListen ? this.#parts.listenCounts : undefined;
     const tooMany = counts?.add(principal.key);
     if (tooMany !== undefined) {
