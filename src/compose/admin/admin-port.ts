@@ -5,7 +5,7 @@ import type { LogLevel } from '../../config/values/config.ts';
 import { hasCallersLists } from '../../config/values/upstream-config.ts';
 import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import type { StatusAnswer, UpstreamAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
+import type { StatusAnswer, UpstreamAnswer, UpstreamStatus } from '../../operator/admin/answers.ts';
 import type { Readiness } from '../../operator/app.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import type { Era } from '../../protocol/revisions.ts';
@@ -22,7 +22,7 @@ import { nextStepFor } from '../next-step.ts';
 import { listGapsOf } from '../lists/list-gaps.ts';
 import { widestKey } from '../lists/last-lists.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
-import { fullUpstreamStatuses } from '../upstream-status.ts';
+import { fullUpstreamStatuses, upstreamStatuses } from '../upstream-status.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 /** The parts of the running gateway that operators see and change. */
@@ -64,9 +64,8 @@ export function createAdminPort(source: AdminSource): AdminPort {
     return core.offers.catalog(view.id, widestKey(core.offers, view.upstreams, era), rights);
   };
 
-  const upstreams = async (): Promise<UpstreamsAnswer> => {
-    const statuses = await fullUpstreamStatuses(core);
-    const answers = statuses.flatMap((status): UpstreamAnswer[] => {
+  const answersOf = (statuses: readonly UpstreamStatus[]): UpstreamAnswer[] =>
+    statuses.flatMap((status): UpstreamAnswer[] => {
       const upstream = core.upstreams.get(status.id);
       if (upstream === undefined) return [];
       const isDisabled = upstreamChanges.isDisabled(status.id);
@@ -82,12 +81,10 @@ export function createAdminPort(source: AdminSource): AdminPort {
         },
       ];
     });
-    return { upstreams: answers };
-  };
 
   return {
     status: () => statusOf(source),
-    upstreams,
+    upstreams: async () => ({ upstreams: answersOf(await fullUpstreamStatuses(core)) }),
     catalog: (query) => {
       const { era, upstream } = query;
       const view = viewOf(query.view);
@@ -115,7 +112,8 @@ export function createAdminPort(source: AdminSource): AdminPort {
       if (isStarted) {
         return { isStarted, message: `Upstream "${id}" runs again, with new connections.${cutShort(unfinished)}` };
       }
-      const now = (await upstreams()).upstreams.find((one) => one.id === id);
+      // At once, since a further attempt may begin.
+      const now = answersOf(upstreamStatuses(core)).find((one) => one.id === id);
       const why = [now?.reason, now?.nextStep].filter((text) => text !== undefined).join('. ');
       const message = `Upstream "${id}" was restarted, and is ${now?.state ?? 'gone'}: ${why}${cutShort(unfinished)}`;
       return { isStarted, message };
