@@ -131,7 +131,7 @@ export class Core {
     this.#sweeper.sweep(nowMs);
   }
 
-  /** Removes cached resources and lists, which are read or made again when they are needed. */
+  /** Removes cached resources and lists, to free memory. Cursors of lists that have changed end. */
   dropCaches(): void {
     this.#pieces.resourceCache.clear();
     this.#pieces.paged.clear();

@@ -146,19 +146,14 @@ export class RequestRecorder {
    */
   end(answered: AnsweredRequest): void {
     this.#removeInFlight();
-    try {
-      this.#end(answered);
-    } catch (thrown) {
-      const { request, caller, span } = answered;
-      this.fail(thrown, { request, principal: caller.principal, span, isAwaited: false });
-    }
-  }
-
-  #end(answered: AnsweredRequest): void {
     const { caller, request, exchange, answer, span } = answered;
     const { method } = request;
     const error = this.#errorOf(answered);
-    if (answered.isAnsweredElsewhere !== true) this.#record(answered, error);
+    try {
+      if (answered.isAnsweredElsewhere !== true) this.#record(answered, error);
+    } catch (thrown) {
+      this.#parts.log.error({ err: thrown, method: nameOf(method) }, 'request not recorded');
+    }
     if (span === undefined) return;
     const upstream = exchange?.upstream;
     // A prompt that was sent to an upstream is in the catalog.

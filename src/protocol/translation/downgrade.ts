@@ -104,7 +104,7 @@ export function downgradeTool(revision: LegacyRevision, tool: string): string {
   return isUnsupported ? RawObject.parse(tool).with('outputSchema', undefined).toString() : tool;
 }
 
-const ROLES: ReadonlySet<string | undefined> = new Set(['"user"', '"assistant"']);
+const ROLES: ReadonlySet<string | undefined> = new Set(['user', 'assistant']);
 
 /** Splits a sampling message into one message per content block, since older messages hold exactly one block. */
 function splitMessage(raw: string, features: RevisionFeatures): readonly string[] {
@@ -114,9 +114,8 @@ function splitMessage(raw: string, features: RevisionFeatures): readonly string[
   const [first, ...others] = blocksOf(message).map((block) => downgradeBlock(block, features));
   if (first === undefined) return [];
   // The members that each message repeats are short. A large one, repeated for each of many blocks, would fill the memory.
-  const role = message.raw('role');
-  if (others.length > 0 && !ROLES.has(role)) return [raw];
-  const bare = RawObject.EMPTY.with('role', role);
+  if (others.length > 0 && !ROLES.has(message.string('role'))) return [raw];
+  const bare = RawObject.EMPTY.with('role', message.raw('role'));
   return [message.with('content', first), ...others.map((block) => bare.with('content', block))].map(String);
 }
 
