@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { Cleanups } from '../../../src/compose/cleanups.ts';
@@ -72,13 +75,15 @@ test('each replica reports an address that it advertises with another one', TIME
   const [placements, counters] = [new MemoryPlacementTable(2_000), new MemoryCounterTable(30_000)];
   const [keys, rates] = [new MemoryKeyStore(), new MemoryRateTable(ignore)];
   const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore, onRefused: ignore };
-  const state = closed.use(await openState('/nowhere', { mayOwn: false, events }));
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-shared-addresses-'));
+  closed.defer(() => rm(dir, { recursive: true, force: true }));
+  const state = closed.use(await openState(dir, { mayOwn: false, events }));
   const surroundings = {
     metrics: createMetrics('test'),
     log: pino({ level: 'silent' }),
     callers: new Callers(ignore),
   };
-  const join = async (): Promise<readonly string[]> => {
+  const joined = async (): Promise<readonly string[]> => {
     const reported: string[] = [];
     const place: SharedPlace = {
       kind: 'replica',
@@ -96,7 +101,7 @@ test('each replica reports an address that it advertises with another one', TIME
     closed.defer(() => replicas.close());
     return reported;
   };
-  for (const reported of [await join(), await join()]) {
+  for (const reported of [await joined(), await joined()]) {
     await waitUntil(() => reported.length > 0);
     assert.deepEqual(reported, ['gateway.example:7000']);
   }
