@@ -235,7 +235,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'initialize':
         return this.#initialize(posting, posted.request, headers.sessionId);
       case 'session': {
-        const session = await this.#find(posted.sessionId, principal, view);
+        const found = this.#find(posted.sessionId, principal, view);
+        const session = found instanceof Promise ? await found : found;
         if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
         return await this.#inSession(posting, session, posted.input);
       }
@@ -423,19 +424,17 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return id instanceof GatewayError ? id : await this.#find(id, principal, view);
   }
 
-  async #find(id: string, principal: Principal, view: string): Promise<SessionOrRefusal> {
-    try {
-      const session = await this.#parts.front.findSession(id, principal, view);
-      return (
-        session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' })
-      );
-    } catch (thrown) {
-      return orRethrow(thrown);
-    }
+  #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {
+    const found = this.#parts.front.findSession(id, principal, view);
+    return found instanceof Promise ? found.then(orUnknownSession, orRethrow) : orUnknownSession(found);
   }
 }
 
 type SessionOrRefusal = ClientSession | GatewayError;
+
+function orUnknownSession(session: ClientSession | undefined): SessionOrRefusal {
+  return session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' });
+}
 
 /** Returns an expected error as a refusal, and rethrows any other. */
 function orRethrow(thrown: unknown): GatewayError {

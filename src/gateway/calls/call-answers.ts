@@ -30,17 +30,20 @@ export class CallAnswers {
    * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
    * another process, or this one after a restart, could not report its loss.
    */
-  async toOutcome(
+  toOutcome(
     exchange: OpenExchange,
     { upstream, era, hello }: Link,
     source: Source | undefined,
     answer: Answer,
-  ): Promise<CallOutcome> {
+  ): CallOutcome | Promise<CallOutcome> {
     const { holder, request } = exchange;
     const completed = orNoCompletion(request.method, hello, answer);
-    await holder.stateRecords?.get(upstream);
-    const outcome = this.#parts.translator.toClient(exchange, { upstream, era, source }, completed);
-    return withStateLoss(holder, upstream, outcome);
+    const translate = () => {
+      const outcome = this.#parts.translator.toClient(exchange, { upstream, era, source }, completed);
+      return withStateLoss(holder, upstream, outcome);
+    };
+    const storing = holder.stateRecords?.get(upstream);
+    return storing === undefined ? translate() : storing.then(translate);
   }
 
   /**

@@ -60,10 +60,12 @@ export class Calls {
     return this.#sendWithinLimits(exchange, to);
   }
 
-  async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
-    const { limits } = this.#parts;
-    if (limits.isOff) return await this.#send(exchange, to);
-    using counted = await limits.admit(exchange, to);
+  #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
+    return this.#parts.limits.isOff ? this.#send(exchange, to) : this.#sendCounted(exchange, to);
+  }
+
+  async #sendCounted(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
+    using counted = await this.#parts.limits.admit(exchange, to);
     try {
       return await this.#send(exchange, to);
     } catch (thrown) {

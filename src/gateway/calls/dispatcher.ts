@@ -83,7 +83,8 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
     const { gate, listRefresher, lifecycleOf } = this.#parts;
     const { request } = one;
-    await this.#era.admit?.(one, client);
+    const admitting = this.#era.admit?.(one, client);
+    if (admitting !== undefined) await admitting;
     let judged = judgedRoute(gate, client, request);
     let isBeingListed = false;
     if (mayBeUnlisted(judged)) {

@@ -46,7 +46,7 @@ test('an answer waits for the record of the state, and has the loss of an earlie
   const link = await links.openFor(exchange, session, upstream);
   const recorded = Promise.withResolvers<void>();
   session.stateRecords = new Map([['up', recorded.promise]]);
-  const waiting = callAnswers.toOutcome(exchange, link, undefined, DONE);
+  const waiting = Promise.resolve(callAnswers.toOutcome(exchange, link, undefined, DONE));
   let isAnswered = false;
   void waiting.then(() => (isAnswered = true));
   // Reported by the first result after it, and not by an error.
