@@ -153,7 +153,6 @@ const LARGE_FOLDERS: Readonly<Record<string, readonly [number, string]>> = {
   catalog: [17, 'a file for each part of a catalog'],
   compose: [19, 'a file for each part of the program that is connected'],
   'config/schema': [19, 'a file for each section of the schema'],
-  'gateway/lists': [16, 'a file for each step from the lists of upstreams to those of clients'],
   policy: [17, 'a file for each part of a decision'],
   replicas: [20, 'a file for each direction of the channel and each kind of request'],
   store: [18, 'an interface for each kind of state'],

@@ -141,13 +141,13 @@ function createCore(parts: CoreParts): Core {
   };
   const connections = createConnections(common, {
     siblingsOf: (holder) => clients.groups.siblingsOf(holder),
-    onReattached: (link) => messages.notifications.onReattached(link),
-    onOpen: (link) => messages.notifications.onOpen(link),
+    onReattached: (link) => messages.changedLists.onReattached(link),
+    onOpen: (link) => messages.changedLists.onOpen(link),
     beforeOpen: (holder, upstream) => requests.listRefresher.beginListing(holder, upstream),
   });
   const clients = createClients(common, connections, {
-    onRestored: (session) => messages.notifications.onRestored(session),
-    onRightsChange: (session) => messages.notifications.refreshCatalog(session),
+    onRestored: (session) => messages.changedLists.onRestored(session),
+    onRightsChange: (session) => messages.changedLists.refreshCatalog(session),
   });
   const messages = createUpstreamMessages(common, connections, clients);
   const requests = createClientRequests(common, connections, clients, messages);

@@ -13,7 +13,8 @@ import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';
-import { ChangeGatherer } from './lists/change-gatherer.ts';
+import type { ChangedLists } from './lists/changes/changed-lists.ts';
+import { ChangeGatherer } from './lists/changes/change-gatherer.ts';
 import type { Offers } from './lists/offers.ts';
 import { SharedOffers } from './lists/shared-offers.ts';
 import type { OfferStore } from '../store/offer-store.ts';
@@ -25,6 +26,7 @@ export interface UpstreamEventHandlerParts {
   readonly offerStore: OfferStore;
   readonly upstreams: Upstreams;
   readonly links: HolderLinks;
+  readonly changedLists: ChangedLists;
   readonly notifications: NotificationRouter;
   readonly serverRequests: ServerRequestParts;
   readonly metrics: Metrics;
@@ -41,7 +43,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
 
   constructor(parts: UpstreamEventHandlerParts) {
     this.#parts = parts;
-    const { offers, offerStore, notifications, upstreams } = parts;
+    const { offers, offerStore, changedLists, upstreams } = parts;
     this.sharedOffers = new SharedOffers({
       offers,
       store: offerStore,
@@ -52,7 +54,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
       isProcess: (upstream) => upstreams.get(upstream)?.isProcess === true,
       relist: async (upstream, key) => {
         // Those for certain capabilities are listed with the capabilities of a client.
-        if (key.capabilityKey !== '') await notifications.refreshVariants(upstream, key);
+        if (key.capabilityKey !== '') await changedLists.refreshVariants(upstream, key);
         else
           await upstreams
             .get(upstream)
@@ -62,7 +64,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     });
     this.#changes = new ChangeGatherer((changed) => {
       for (const [upstream, eras] of changed) for (const era of eras) offers.reportProblems(upstream, era);
-      void notifications.onListsChanged(changed.keys());
+      void changedLists.onListsChanged(changed.keys());
     });
   }
 
@@ -78,7 +80,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.countRestart(link.upstream);
     // The users of a retired one have links of the upstream that has taken the place.
     if (!link.isRetired) this.#parts.links.onLinkClosed(link, reason);
-    this.#parts.notifications.onLinkClosed(link);
+    this.#parts.changedLists.onLinkClosed(link);
   }
 
   onStateChange(upstream: string, after: Lifecycle): void {
@@ -100,14 +102,14 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   }
 
   onLists(upstream: string, key: OfferKey, offer: Offer, isWhole: boolean): void {
-    const { offers, notifications } = this.#parts;
+    const { offers, changedLists } = this.#parts;
     const isStart = offers.ageMs(upstream, key) === undefined;
     const isChanged = offers.update(upstream, key, offer, isWhole);
     if ((isChanged || isStart) && key.audience === '') this.#logLists(upstream, key, offer);
     // Problems of lists that were read from disk are not in this process's log yet.
     if (isChanged || isStart) this.#changes.add(upstream, key.era, isStart);
     if (isChanged) this.#announcePinned(upstream);
-    if (isChanged && key.capabilityKey === '') void notifications.refreshVariants(upstream, key);
+    if (isChanged && key.capabilityKey === '') void changedLists.refreshVariants(upstream, key);
   }
 
   /**
@@ -115,8 +117,8 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
    * announcement is due.
    */
   #announcePinned(upstream: string): void {
-    const { offers, notifications } = this.#parts;
-    if (offers.isPinned(upstream)) void notifications.onListsChanged([upstream]);
+    const { offers, changedLists } = this.#parts;
+    if (offers.isPinned(upstream)) void changedLists.onListsChanged([upstream]);
   }
 
   #logLists(upstream: string, { era }: OfferKey, offer: Offer): void {

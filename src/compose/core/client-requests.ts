@@ -42,7 +42,7 @@ export function createClientRequests(
 ) {
   const { sealer, owners, state, upstreams, serverInfo, metrics, log, onLimit, audit } = common;
   const { rateTable = new MemoryRateTable(onLimit), processes = () => 1 } = common;
-  const { taskIds, clientTasks, urlElicitations, resourceCache, announcer, notifications, questionPolicy } = messages;
+  const { taskIds, clientTasks, urlElicitations, resourceCache, announcer, changedLists, questionPolicy } = messages;
   const { sharedOffers } = messages.upstreamEvents;
   const recorder = new RequestRecorder({
     ...common,
@@ -57,7 +57,7 @@ export function createClientRequests(
     offers,
     records,
     reading: () => sharedOffers.reading,
-    refreshCatalog: (holder) => notifications.refreshCatalog(holder),
+    refreshCatalog: (holder) => changedLists.refreshCatalog(holder),
   });
   const paged = new PagedLists(onLimit);
   const lists = new ListAnswers({ sealer, translator, listRefresher, announcer, offers, paged });

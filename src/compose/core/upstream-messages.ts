@@ -1,14 +1,17 @@
+import type { ConnectionHolder } from '../../gateway/exchange/connection-holder.ts';
 import { HiddenLinks } from '../../gateway/connections/hidden-links.ts';
 import { SubscriptionReturns } from '../../gateway/connections/stored-subscriptions.ts';
 import { ResourceCache } from '../../gateway/forward/resource-cache.ts';
 import { TaskIds } from '../../gateway/handles/task-ids.ts';
 import { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { TaskMarks } from '../../gateway/handles/task-marks.ts';
-import { ListAnnouncer } from '../../gateway/lists/list-announcer.ts';
+import { ChangedLists } from '../../gateway/lists/changes/changed-lists.ts';
+import { ListAnnouncer } from '../../gateway/lists/changes/list-announcer.ts';
 import { NotificationRouter } from '../../gateway/notification-router.ts';
 import { ClientTasks } from '../../gateway/questions/client-tasks.ts';
 import { QuestionPolicy } from '../../gateway/questions/question-policy.ts';
 import { UrlElicitations } from '../../gateway/questions/url-elicitations.ts';
+import { ResourceUpdates } from '../../gateway/resource-updates.ts';
 import { UpstreamEventHandler } from '../../gateway/upstream-event-handler.ts';
 import { UpstreamFactory } from '../upstream-factory.ts';
 import type { ClientParts } from './clients.ts';
@@ -34,16 +37,13 @@ export function createUpstreamMessages(
   const announcer = new ListAnnouncer(() => (offers.areShared ? offers.flush() : undefined));
   const returns = new SubscriptionReturns((holder) => links.bringBack(holder));
   const hiddenLinks = new HiddenLinks(links);
-  const notifications = new NotificationRouter({
+  const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
+  const changedLists = new ChangedLists({
     upstreams,
     holders,
-    siblingsOf: (holder) => groups.siblingsOf(holder),
+    siblingsOf,
     offers,
     announcer,
-    urlElicitations,
-    resourceCache,
-    marks,
-    pendingSubscription: (link, uri) => links.pendingSubscription(link, uri),
     log,
     onOtherCatalog: (holder) => {
       const { restriction } = holder.catalog;
@@ -56,9 +56,22 @@ export function createUpstreamMessages(
       hiddenLinks.releaseOf(holder);
     },
     onCatalogOfUnresolved: (holder) => returns.run(holder),
-    onDropped: (reason) => metrics.countDropped(reason),
-    onMerged: () => metrics.countMergedNotification(),
     onLimit,
+  });
+  const updates = new ResourceUpdates({
+    siblingsOf,
+    pendingSubscription: (link, uri) => links.pendingSubscription(link, uri),
+    onMerged: () => metrics.countMergedNotification(),
+  });
+  const notifications = new NotificationRouter({
+    holders,
+    changedLists,
+    updates,
+    urlElicitations,
+    resourceCache,
+    marks,
+    log,
+    onDropped: (reason) => metrics.countDropped(reason),
   });
   const questionPolicy = new QuestionPolicy({
     rulesOf: (id) => upstreams.getEvenIfLeaving(id)?.config,
@@ -71,6 +84,7 @@ export function createUpstreamMessages(
     offerStore: state.offers,
     upstreams,
     links,
+    changedLists,
     notifications,
     serverRequests: { marks, clientTasks, policy: questionPolicy, open: openQuestions },
     metrics,
@@ -83,7 +97,7 @@ export function createUpstreamMessages(
     urlElicitations,
     resourceCache,
     announcer,
-    notifications,
+    changedLists,
     questionPolicy,
     upstreamEvents,
     factory,

@@ -22,7 +22,7 @@ interface ApplierParts
     CommonParts,
     ConnectionParts,
     ClientParts,
-    Pick<UpstreamMessageParts, 'factory' | 'notifications'>,
+    Pick<UpstreamMessageParts, 'factory' | 'changedLists'>,
     Pick<ClientRequestParts, 'listRefresher'> {
   /** Makes this config the one that the parts of the core read. */
   setConfig(next: Config): void;
@@ -64,7 +64,7 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
 
     // Lists that cannot be read are fetched again.
     await Promise.allSettled([offers.restore(fresh), records.restore(fresh)]);
-    void parts.notifications.onConfigChanged();
+    void parts.changedLists.onConfigChanged();
     listRefresher.dropChecks();
     const created = new Set([...diff.added, ...diff.replaced.map(({ config }) => config)].map(({ id }) => id));
     const shown = shownUpstreams(parts);

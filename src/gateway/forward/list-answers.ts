@@ -13,7 +13,7 @@ import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { inSlices } from '../../work-turn.ts';
-import type { ListAnnouncer } from '../lists/list-announcer.ts';
+import type { ListAnnouncer } from '../lists/changes/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Offers } from '../lists/offers.ts';
 import type { Sealer } from '../handles/sealer.ts';

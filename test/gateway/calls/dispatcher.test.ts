@@ -11,7 +11,7 @@ import { ListAnswers } from '../../../src/gateway/forward/list-answers.ts';
 import { PagedLists } from '../../../src/gateway/forward/paged-lists.ts';
 import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
 import { Sealer } from '../../../src/gateway/handles/sealer.ts';
-import { ListAnnouncer } from '../../../src/gateway/lists/list-announcer.ts';
+import { ListAnnouncer } from '../../../src/gateway/lists/changes/list-announcer.ts';
 import { QuestionPolicy } from '../../../src/gateway/questions/question-policy.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Item } from '../../../src/policy/decide.ts';

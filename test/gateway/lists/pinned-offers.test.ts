@@ -6,7 +6,7 @@ import { commonKey, EMPTY_OFFER, type OfferKey } from '../../../src/catalog/offe
 import type { LockConfig } from '../../../src/config/values/config.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
-import { PrivateLists } from '../../../src/gateway/lists/private-lists.ts';
+import { PrivateLists } from '../../../src/gateway/lists/changes/private-lists.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { openTestAudit } from '../../support/audit.ts';

@@ -1,5 +1,5 @@
-import { FairSlots } from '../../fair-slots.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
+import { FairSlots } from '../../../fair-slots.ts';
+import { type LimitName, LIMITS } from '../../../limits.ts';
 
 const NAMES = { slots: 'privateListings', slotsPerOwner: 'privateListingsPerUpstream' } as const;
 

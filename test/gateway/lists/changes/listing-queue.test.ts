@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { test } from 'node:test';
-import { ListingQueue } from '../../../src/gateway/lists/listing-queue.ts';
-import { LIMITS } from '../../../src/limits.ts';
+import { ListingQueue } from '../../../../src/gateway/lists/changes/listing-queue.ts';
+import { LIMITS } from '../../../../src/limits.ts';
 
 /** Runs listings that end when the test says so. */
 class Listings {

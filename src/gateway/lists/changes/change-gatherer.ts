@@ -1,4 +1,4 @@
-import type { Era } from '../../protocol/revisions.ts';
+import type { Era } from '../../../protocol/revisions.ts';
 import { dueMs, nextPace, type Pace } from './pace.ts';
 
 /** Upstreams whose lists changed, with the eras they changed in. */

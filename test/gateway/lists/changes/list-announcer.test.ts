@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { ListAnnouncer } from '../../../src/gateway/lists/list-announcer.ts';
-import { COALESCE_MS, LEAST_GAP_MS } from '../../../src/gateway/lists/pace.ts';
-import { GatewayParts } from '../../support/gateway-parts.ts';
-import { memoryUpstream } from '../../support/memory-upstream.ts';
-import { stopTime } from '../../support/stopped-time.ts';
+import { ListAnnouncer } from '../../../../src/gateway/lists/changes/list-announcer.ts';
+import { COALESCE_MS, LEAST_GAP_MS } from '../../../../src/gateway/lists/changes/pace.ts';
+import { GatewayParts } from '../../../support/gateway-parts.ts';
+import { memoryUpstream } from '../../../support/memory-upstream.ts';
+import { stopTime } from '../../../support/stopped-time.ts';
 
 /** An announcer whose time passes as a test says. */
 function announcing(t: TestContext, saved: () => Promise<void> | undefined = () => undefined) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { dueMs, nextPace, type Pace } from '../../../src/gateway/lists/pace.ts';
+import { dueMs, nextPace, type Pace } from '../../../../src/gateway/lists/changes/pace.ts';
 
 /** Returns the times at which changes that come each 100 ms for so long are handed on. */
 function handOvers(spanMs: number, isStart: boolean): readonly number[] {

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { GatewayError } from '../../../src/errors.ts';
-import { PrivateLists } from '../../../src/gateway/lists/private-lists.ts';
-import { LIMITS } from '../../../src/limits.ts';
-import type { Principal } from '../../../src/policy/principal.ts';
-import type { Message, Request } from '../../../src/protocol/jsonrpc.ts';
-import { type TestClient, testCore, type TestCore, toolCall } from '../../support/core.ts';
-import { GatewayParts } from '../../support/gateway-parts.ts';
-import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
-import { modernRequest } from '../../support/modern-client.ts';
-import { waitUntil } from '../../support/wait-until.ts';
+import { GatewayError } from '../../../../src/errors.ts';
+import { PrivateLists } from '../../../../src/gateway/lists/changes/private-lists.ts';
+import { LIMITS } from '../../../../src/limits.ts';
+import type { Principal } from '../../../../src/policy/principal.ts';
+import type { Message, Request } from '../../../../src/protocol/jsonrpc.ts';
+import { type TestClient, testCore, type TestCore, toolCall } from '../../../support/core.ts';
+import { GatewayParts } from '../../../support/gateway-parts.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../../support/memory-upstream.ts';
+import { modernRequest } from '../../../support/modern-client.ts';
+import { waitUntil } from '../../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const LIST_CHANGED = 'notifications/tools/list_changed';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { EMPTY_OFFER, type Offer } from '../../../src/catalog/offer.ts';
-import { PrivateOfferBudget } from '../../../src/gateway/connections/private-offer-budget.ts';
-import { RawObject } from '../../../src/json/json.ts';
+import { EMPTY_OFFER, type Offer } from '../../../../src/catalog/offer.ts';
+import { PrivateOfferBudget } from '../../../../src/gateway/lists/changes/private-offer-budget.ts';
+import { RawObject } from '../../../../src/json/json.ts';
 
 /** Each offer takes a bit more than 32 MiB by the estimate. */
 const TEXT = 'x'.repeat(8 * 1_048_576);

@@ -1,14 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { isSameOffer, type Offer } from '../../catalog/offer.ts';
-import type { LimitName } from '../../limits.ts';
-import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
-import { resultWithin } from '../../deadline.ts';
-import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-holder.ts';
+import { isSameOffer, type Offer } from '../../../catalog/offer.ts';
+import type { LimitName } from '../../../limits.ts';
+import { type ClientFeatures, NO_FEATURES } from '../../../upstream/link/link.ts';
+import { resultWithin } from '../../../deadline.ts';
+import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connection-holder.ts';
 import { ListingQueue } from './listing-queue.ts';
-import type { Offers } from './offers.ts';
-import { PrivateOfferBudget } from '../connections/private-offer-budget.ts';
-import { RepeatedListings } from '../connections/repeated-listings.ts';
+import type { Offers } from '../offers.ts';
+import { PrivateOfferBudget } from './private-offer-budget.ts';
+import { RepeatedListings } from './repeated-listings.ts';
 
 /** The longest wait for the lists of all clients, before those of a connection count as its own. */
 const SHARED_MS = 5_000;

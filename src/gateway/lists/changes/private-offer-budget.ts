@@ -1,5 +1,5 @@
-import type { Offer } from '../../catalog/offer.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
+import type { Offer } from '../../../catalog/offer.ts';
+import { type LimitName, LIMITS } from '../../../limits.ts';
 
 /** Memory of an item besides its text, and of each character: the item as listed, its published text and the catalog of it. */
 const ITEM_BYTES = 1_024;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Link } from '../exchange/connection-holder.ts';
+import type { Link } from '../../exchange/connection-holder.ts';
 
 /**
  * The longest pause between two listings. After this time without a report, a link is listed without a pause: clients get changes about

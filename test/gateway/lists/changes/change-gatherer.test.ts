@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ChangeGatherer, type ListChanges } from '../../../src/gateway/lists/change-gatherer.ts';
+import { ChangeGatherer, type ListChanges } from '../../../../src/gateway/lists/changes/change-gatherer.ts';
 
 const LONGEST_MS = 60_000;
 

@@ -1,6 +1,6 @@
-import type { ListKind } from '../../catalog/offer.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import { inSlices } from '../../work-turn.ts';
+import type { ListKind } from '../../../catalog/offer.ts';
+import type { ConnectionHolder } from '../../exchange/connection-holder.ts';
+import { inSlices } from '../../../work-turn.ts';
 import { COALESCE_MS, LEAST_GAP_MS } from './pace.ts';
 
 /** Announces changed lists to clients, to each client at most once a second. */

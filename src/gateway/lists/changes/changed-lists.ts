@@ -1,0 +1,206 @@
+import type { Logger } from 'pino';
+import { LIST_KINDS, type ListKind, type OfferKey } from '../../../catalog/offer.ts';
+import { isSameRestriction } from '../../../catalog/restriction.ts';
+import { upstreamIn } from '../../../catalog/view.ts';
+import type { RawObject } from '../../../json/json.ts';
+import type { LimitName } from '../../../limits.ts';
+import { isPrivate } from '../../../upstream/link/link.ts';
+import { inSlices } from '../../../work-turn.ts';
+import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connection-holder.ts';
+import type { Offers } from '../offers.ts';
+import type { ListAnnouncer } from './list-announcer.ts';
+import { PrivateLists } from './private-lists.ts';
+import { RepeatedListings } from './repeated-listings.ts';
+
+export interface ChangedListsParts {
+  readonly upstreams: Upstreams;
+  readonly holders: Iterable<ConnectionHolder>;
+  /** Returns the other client groups of a holder's principal; none for a session. */
+  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
+  readonly offers: Offers;
+  readonly announcer: ListAnnouncer;
+  readonly log: Logger;
+  /** Runs when a holder has got another catalog, which may lead to fewer upstreams and resources. */
+  onOtherCatalog(holder: ConnectionHolder): void;
+  /** Runs when a session, whose catalog did not lead to all of its stored subscriptions, may have got another one. */
+  onCatalogOfUnresolved(holder: ConnectionHolder): void;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** The lists that a connection reported as changed, before and after it answered its first call. */
+interface Report {
+  readonly atStart: Set<ListKind>;
+  readonly afterwards: Set<ListKind>;
+}
+
+/** Reads lists again that may have changed, gives holders the catalogs made of them, and announces the changes to clients. */
+export class ChangedLists {
+  readonly #parts: ChangedListsParts;
+  readonly #privateLists: PrivateLists;
+  readonly #sharedListings = new RepeatedListings((link, onBegin) => this.#listShared(link, onBegin));
+  /** Lists that a link reported as changed and that were not fetched again yet. */
+  readonly #reported = new WeakMap<Link, Report>();
+
+  constructor(parts: ChangedListsParts) {
+    this.#parts = parts;
+    this.#privateLists = new PrivateLists({
+      ...parts,
+      refreshCatalog: (holder) => this.refreshCatalog(holder),
+      onListed: (link, outcome) => {
+        if (outcome === 'failed') this.#reported.delete(link);
+        else this.#announceReported(link, this.#privateHolders(link), outcome === 'differs');
+      },
+    });
+  }
+
+  /** Lists an upstream again after it has reported on this link that a list changed. */
+  onReported(link: Link, kind: ListKind): void {
+    const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
+    this.#reported.set(link, report);
+    (link.hasAnsweredCall ? report.afterwards : report.atStart).add(kind);
+    if (isPrivate(link)) this.#privateLists.onChanged(link);
+    else this.#sharedListings.onChanged(link);
+  }
+
+  /** Lists an upstream after a change that it has reported on a link for all clients. */
+  async #listShared(link: Link, onBegin: () => void): Promise<void> {
+    onBegin();
+    if (link.isRetired) return;
+    try {
+      await this.#parts.upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
+      this.#announceReported(link, this.#sharedHolders(link), false);
+    } catch (thrown) {
+      this.#reported.delete(link);
+      this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+    }
+  }
+
+  /**
+   * Announces the changes that an upstream reported, even if its lists turned out equal. Ignores reports from before
+   * the first answer if the lists are equal: many servers report the tools that they register while they start.
+   */
+  #announceReported(link: Link, holders: Iterable<ConnectionHolder>, isDifferent: boolean): void {
+    const report = this.#reported.get(link);
+    this.#reported.delete(link);
+    if (report === undefined) return;
+    const kinds = isDifferent ? report.afterwards.union(report.atStart) : report.afterwards;
+    if (kinds.size === 0) return;
+    for (const holder of holders) {
+      const isViewed = upstreamIn(holder.catalog.view, link.upstream) !== undefined;
+      if (!isViewed || !holder.wantsListChanges) continue;
+      // Announces differing lists together with the reported ones.
+      this.refreshCatalog(holder);
+      // The reported change may be one of items that the client may not see.
+      if (holder.catalog.restriction !== undefined) continue;
+      this.#parts.announcer.add(holder, kinds);
+    }
+  }
+
+  /** Announces the lists that may have changed while a restored session was in no process. */
+  onRestored(holder: ConnectionHolder): void {
+    const { capabilities } = holder.catalog;
+    this.#parts.announcer.add(
+      holder,
+      LIST_KINDS.filter((kind) => announcesChanges(capabilities, kind)),
+    );
+  }
+
+  /** Reads the lists of a session at an upstream that was continued, if they may have changed meanwhile. Only its client gets them. */
+  onReattached(link: Link): void {
+    const { capabilities } = link.hello;
+    if (LIST_KINDS.some((kind) => announcesChanges(capabilities, kind))) this.#privateLists.onChanged(link);
+  }
+
+  /** Reads the lists of a new process whose definitions are pinned: it may be of another version than the one that was listed. */
+  onOpen(link: Link): void {
+    const { offers, upstreams } = this.#parts;
+    if (!offers.isPinned(link.upstream) || !isPrivate(link)) return;
+    if (upstreams.get(link.upstream)?.isProcess === true) this.#privateLists.onChanged(link);
+  }
+
+  /** Gives the users of a closed link the lists for all clients again. Those of a retired one have links of another upstream. */
+  onLinkClosed(link: Link): void {
+    if (link.isRetired) this.#privateLists.release(link);
+    else this.#privateLists.onLinkClosed(link);
+  }
+
+  /** Yields the holders that a shared connection may serve. */
+  *#sharedHolders({ upstream: id, audience }: Link): Iterable<ConnectionHolder> {
+    const upstream = this.#parts.upstreams.get(id);
+    for (const holder of this.#parts.holders) if (upstream?.audienceOf(holder.principal) === audience) yield holder;
+  }
+
+  /** Returns the users of a private connection, and the siblings of its client groups. */
+  #privateHolders(link: Link): ReadonlySet<ConnectionHolder> {
+    const holders = new Set(link.users);
+    for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) holders.add(sibling);
+    return holders;
+  }
+
+  /**
+   * Lists an upstream again for clients with certain capabilities, after the lists for clients of any capabilities have changed.
+   * Removes offers for capabilities that no current holder has. Never rejects.
+   */
+  async refreshVariants(upstreamId: string, changed: OfferKey): Promise<void> {
+    const { offers, holders, upstreams, log } = this.#parts;
+    const { era, audience } = changed;
+    const upstream = upstreams.get(upstreamId);
+    const listings: Promise<void>[] = [];
+    for (const key of offers.keysOf(upstreamId, era)) {
+      const { capabilityKey } = key;
+      if (capabilityKey === '' || key.audience !== audience || upstream === undefined) continue;
+      const holder = [...holders].find(
+        (one) =>
+          one.capabilityKey === capabilityKey &&
+          upstream.audienceOf(one.principal) === audience &&
+          upstream.servingEra(one.era) === era,
+      );
+      if (holder === undefined) {
+        offers.remove(upstreamId, key);
+        continue;
+      }
+      const listing = upstream.relist(holder.era, holder, audience);
+      listings.push(
+        listing.catch((thrown: unknown) =>
+          log.warn(
+            { err: thrown, upstream: upstreamId },
+            'changed lists not fetched for clients with certain capabilities',
+          ),
+        ),
+      );
+    }
+    await Promise.all(listings);
+  }
+
+  /** Rebuilds the catalogs that show one of these upstreams, and announces the changes. */
+  async onListsChanged(upstreams: Iterable<string>): Promise<void> {
+    const views = new Set([...upstreams].flatMap((id) => [...this.#parts.offers.viewsWith(id)]));
+    await inSlices(this.#parts.holders, (holder) => {
+      if (views.has(holder.view)) this.refreshCatalog(holder);
+    });
+  }
+
+  /** Rebuilds the catalogs of all holders, and announces the changes. */
+  async onConfigChanged(): Promise<void> {
+    await inSlices(this.#parts.holders, (holder) => this.refreshCatalog(holder));
+  }
+
+  /** Gives a holder the catalog of the current offers, and announces the lists that differ. */
+  refreshCatalog(holder: ConnectionHolder): void {
+    const before = holder.catalog;
+    const after = this.#parts.offers.catalogFor(holder);
+    holder.catalog = after;
+    holder.catalogVersion = this.#parts.offers.version;
+    if (!isSameRestriction(before.restriction, after.restriction)) holder.onRightsChange();
+    if (before !== after) this.#parts.onOtherCatalog(holder);
+    if (holder.unresolved !== undefined) this.#parts.onCatalogOfUnresolved(holder);
+    if (before === after || !holder.wantsListChanges) return;
+    const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
+    if (kinds.length > 0) this.#parts.announcer.add(holder, kinds);
+  }
+}
+
+/** Returns whether a server with these capabilities announces changes of a list. */
+function announcesChanges(capabilities: RawObject, kind: ListKind): boolean {
+  return capabilities.object(kind)?.raw('listChanged') === 'true';
+}

@@ -1,0 +1,195 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { commonKey, EMPTY_OFFER } from '../../../../src/catalog/offer.ts';
+import { GatewayError } from '../../../../src/errors.ts';
+import type { ConnectionHolder } from '../../../../src/gateway/exchange/connection-holder.ts';
+import { ChangedLists } from '../../../../src/gateway/lists/changes/changed-lists.ts';
+import { ListAnnouncer } from '../../../../src/gateway/lists/changes/list-announcer.ts';
+import { RawObject } from '../../../../src/json/json.ts';
+import { NO_FEATURES } from '../../../../src/upstream/link/link.ts';
+import { GatewayParts, type TestStream } from '../../../support/gateway-parts.ts';
+import { memoryUpstream } from '../../../support/memory-upstream.ts';
+import { stopTime } from '../../../support/stopped-time.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const TOOLS_CHANGED = 'notifications/tools/list_changed';
+const PROMPTS_CHANGED = 'notifications/prompts/list_changed';
+
+const tool = (name: string) => ({ name, inputSchema: { type: 'object' } });
+
+/** The changed lists of real upstreams. */
+function listing(upstreams: ConstructorParameters<typeof GatewayParts>[0]) {
+  const at = new GatewayParts(upstreams, { onLinkClosed: (link) => changed.onLinkClosed(link) });
+  const announcer = new ListAnnouncer(() => undefined);
+  const changed: ChangedLists = new ChangedLists({
+    upstreams: at.upstreams,
+    holders: at.holders,
+    offers: at.offers,
+    log: at.log,
+    siblingsOf: (holder) => at.holders.filter((other) => other !== holder && other.principal === holder.principal),
+    announcer,
+    onOtherCatalog: () => undefined,
+    onCatalogOfUnresolved: () => undefined,
+    onLimit: () => undefined,
+  });
+  /** Resolves with the list changes that a client got, after one of resources that the test announces to it. */
+  const changesOf = async (holder: ConnectionHolder, stream: TestStream): Promise<readonly string[]> => {
+    announcer.add(holder, ['resources']);
+    const last = 'notifications/resources/list_changed';
+    await stream.until(() => stream.notifications.find(([method]) => method === last));
+    return stream.notifications.map(([method]) => method).filter((method) => method !== last);
+  };
+  return { at, changed, changesOf };
+}
+
+test('a change whose lists cannot be read is not announced with a later one', TIMEOUT, async () => {
+  let isDown = true;
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true }, prompts: { listChanged: true } },
+    hold: (peer, { id }) => {
+      if (!isDown) return Promise.resolve();
+      peer.fail(id, new GatewayError('upstream-timeout'));
+      return new Promise(() => undefined);
+    },
+  });
+  const { at, changed } = listing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  const link = await at.upstream('up').link(session);
+  link.hasAnsweredCall = true;
+  changed.onReported(link, 'tools');
+  await memory.until(() => at.lines.find((line) => line.includes('changed lists not fetched')));
+  isDown = false;
+  changed.onReported(link, 'prompts');
+  await stream.until(() => stream.messages[0]);
+  assert.deepEqual(stream.notifications, [[PROMPTS_CHANGED, null]]);
+});
+
+// N-63
+test('a shared connection that always reports changes is listed with pauses', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let held: (() => void)[] = [];
+  let isHeld = false;
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true } },
+    hold: () => (isHeld ? new Promise<void>((resolve) => held.push(resolve)) : Promise.resolve()),
+  });
+  const { at, changed } = listing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  const link = await at.upstream('up').link(session);
+  link.hasAnsweredCall = true;
+  isHeld = true;
+  const report = () => changed.onReported(link, 'tools');
+  const lists = () => memory.requests('tools/list').length;
+  const before = lists();
+  report();
+  await memory.until(() => held[0]);
+  for (let n = 0; n < 100; n++) report();
+  time.pass(400);
+  isHeld = false;
+  for (const release of held) release();
+  held = [];
+  await time.passUntil(
+    stream.until(() => stream.messages[0]),
+    1,
+  );
+  assert.equal(lists(), before + 1, 'the next listing waits as long as this one took');
+  time.pass(400);
+  await memory.until(() => lists() === before + 2 || undefined);
+  time.pass(10_000);
+  await at.upstream('up').relist('legacy', link, '');
+  assert.equal(lists(), before + 3, 'only that of the test');
+});
+
+// N-63
+test('a server that reports a change after each listing is soon listed once a second', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let lists = 0;
+  let report = () => {};
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true } },
+    hold: async () => {
+      lists++;
+      setTimeout(() => report(), 2);
+    },
+  });
+  const { at, changed } = listing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const link = await at.upstream('up').link(at.session().session);
+  report = () => changed.onReported(link, 'tools');
+  report();
+  const pass = async (ms: number) => {
+    for (let passed = 0; passed < ms; passed++) {
+      time.pass(1);
+      await nextTurn();
+    }
+  };
+  await pass(4_000);
+  lists = 0;
+  await pass(4_000);
+  assert.ok(lists >= 2 && lists <= 5, `${lists} listings in 4 s`);
+});
+
+test('lists for capabilities that no client has any more are removed, others read', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [tool('a')] } });
+  const { at, changed } = listing({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session({ capabilities: { elicitation: {} } });
+  const common = commonKey('legacy');
+  await at.upstream('up').refresh('legacy', NO_FEATURES, '');
+  const [own, gone] = [session.capabilityKey, 'gone'].map((capabilityKey) => ({ ...common, capabilityKey }));
+  assert.ok(own !== undefined && gone !== undefined);
+  for (const key of [own, gone]) at.offers.update('up', key, { ...EMPTY_OFFER, revision: '2025-11-25' });
+  await changed.refreshVariants('up', common);
+  assert.deepEqual(at.offers.keysOf('up', 'legacy'), [common, own]);
+  assert.equal(at.offers.exactOffer('up', own)?.tools.length, 1);
+  const asked = memory.peers.map(({ capabilities }) => capabilities.raw('elicitation') !== undefined);
+  assert.deepEqual([asked, memory.requests('tools/list').length], [[false, true], 2]);
+});
+
+test('a client hears only of lists that differ, and of none before it is ready', TIMEOUT, async () => {
+  const { at, changed, changesOf } = listing({ up: { memory: memoryUpstream({}) } });
+  await using _ = at;
+  const [ready, early] = [at.session(), at.session()];
+  early.session.isInitialized = false;
+  at.offers.update('up', commonKey('legacy'), {
+    ...EMPTY_OFFER,
+    revision: '2025-11-25',
+    tools: [RawObject.of(tool('a'))],
+  });
+  await changed.onListsChanged(['up']);
+  for (const { session } of [ready, early]) assert.deepEqual([...session.catalog.tools.keys()], ['up__a']);
+  early.session.isInitialized = true;
+  assert.deepEqual(await changesOf(ready.session, ready.stream), [TOOLS_CHANGED]);
+  assert.deepEqual(await changesOf(early.session, early.stream), []);
+});
+
+test('the users of a lost connection get the lists for all clients back', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    listsOf: (peer) => ({ tools: [tool(peer === memory.peers[0] ? 'own' : 'common')] }),
+  });
+  const { at, changed } = listing({ up: { memory } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  const link = await at.upstream('up').link(session);
+  const names = () => [...session.catalog.tools.keys()];
+  await at.upstream('up').refresh('legacy', session, '');
+  changed.onReported(link, 'tools');
+  await stream.until(() => stream.messages[0]);
+  assert.deepEqual(names(), ['up__own']);
+  memory.peers[0]?.crash();
+  assert.deepEqual(names(), ['up__common']);
+});
+
+test('a restored session hears of every list, as all may have changed meanwhile', TIMEOUT, async () => {
+  const { at, changed } = listing({ up: { memory: memoryUpstream({}) } });
+  await using _ = at;
+  const [restored, other] = [at.session(), at.session()];
+  changed.onRestored(restored.session);
+  await restored.stream.until(() => restored.stream.messages[2]);
+  const methods = restored.stream.notifications.map(([method]) => method);
+  assert.deepEqual(new Set(methods), new Set([TOOLS_CHANGED, PROMPTS_CHANGED, 'notifications/resources/list_changed']));
+  assert.deepEqual(other.stream.messages, []);
+});
