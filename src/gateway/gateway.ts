@@ -274,7 +274,7 @@ export class Gateway implements Front {
     await this.#parts.audit?.begin(request, caller, undefined);
     await this.#parts.sessions.save(session, { kind: 'level', level });
     session.logLevel = level;
-    await this.#parts.links.applyLogLevel(session);
+    await this.#parts.links.levels.setAll(session);
     return EMPTY_RESULT;
   }
 

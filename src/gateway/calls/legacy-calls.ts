@@ -35,7 +35,7 @@ export class LegacyCalls {
   ): Promise<CallOutcome> {
     const { links, sender, taskCalls, callAnswers } = this.#parts;
     const { client, holder, request } = exchange;
-    if (client.logLevel !== undefined) await links.ensureLogLevel(holder, link, client.logLevel);
+    if (client.logLevel !== undefined) await links.levels.ensure(holder, link, client.logLevel);
     exchange.throwIfCancelled();
     const sent = paramsKnownTo(request.method, link.hello.revision, client.dialect.withoutEnvelope(params));
     const plan = taskCalls.planOf(exchange, upstream, link, sent, source);

@@ -1,31 +1,25 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { upstreamIn, type View } from '../../catalog/view.ts';
+import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/kept-text.ts';
-import type { Severity } from '../../protocol/severity.ts';
-import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { closesWithUsers } from '../../upstream/idle-links.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
-import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { resultWithin } from '../../deadline.ts';
-import { DEFAULT_LEVEL, isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { removedUpstream } from '../exchange/route.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
 import { targetOf } from '../handles/attachments.ts';
+import { LinkLevels, PREPARE_MS } from './link-levels.ts';
 import { canSubscribe, isSubscribed, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
-import { addStored, removeSubscriptions, subscribedUpstreams } from './stored-subscriptions.ts';
+import { addStored, subscribedUpstreams } from './stored-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
-
-/** The longest that a call waits until an upstream has answered log level and subscriptions. */
-const PREPARE_MS = 1_000;
+import { SubscriptionRestorer } from './subscription-restorer.ts';
 
 export interface HolderLinksParts {
   readonly upstreams: Upstreams;
@@ -52,15 +46,18 @@ export class HolderLinks {
     this.#call(link, method, RawObject.of({ uri })),
   );
   readonly #siblings: SiblingSubscriptions;
-  /**
-   * The upstreams where subscriptions of a holder are being restored. Not by the key of the holder, which a released session shares with
-   * the one that is restored from its id.
-   */
-  readonly #restoring = new WeakMap<ConnectionHolder, Set<string>>();
+  readonly #restorer: SubscriptionRestorer;
+  /** The log levels of the links. */
+  readonly levels: LinkLevels;
 
   constructor(parts: HolderLinksParts) {
     this.#parts = parts;
     this.#siblings = new SiblingSubscriptions({ ...parts, subscriptions: this.#subscriptions });
+    this.#restorer = new SubscriptionRestorer({ ...parts, open: (holder, upstream) => this.open(holder, upstream) });
+    this.levels = new LinkLevels(
+      (link, level) => this.#call(link, 'logging/setLevel', RawObject.of({ level })),
+      parts.log,
+    );
   }
 
   /**
@@ -150,16 +147,16 @@ export class HolderLinks {
     if (upstream.isRetired) {
       if (isContinued) this.#parts.stateLosses.onLinkClosed(link, 'replaced');
       // The upstream that has taken the place has the subscriptions and lists, and only its session may be continued.
-      if (!known.includes(link)) await resultWithin(this.#setLevel(link), PREPARE_MS);
+      if (!known.includes(link)) await resultWithin(this.levels.set(link), PREPARE_MS);
       return link;
     }
     holder.onLinkOpen(link);
     this.#parts.onOpen(link);
-    const isKept = !this.#keepsNothing(upstream.id);
+    const isKept = !this.#restorer.keepsNothing(upstream.id);
     const restored = [...holder.subscriptions].filter(([, to]) => isKept && to.upstream === link.upstream);
     const resubscribing = restored.map(([publishedUri, to]) => this.#resubscribe(link, holder, publishedUri, to));
     await resultWithin(
-      Promise.all([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)]),
+      Promise.all([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.levels.set(link)]),
       PREPARE_MS,
     );
     // The holder did not have the link yet when it ended one of these, or closed.
@@ -182,7 +179,7 @@ export class HolderLinks {
   onLinkClosed(link: Link, reason: CloseReason): void {
     for (const holder of link.users) {
       removeLink(holder, link.upstream);
-      if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
+      if (reason === 'crash' || reason === 'forgotten') this.#restorer.restore(holder, link.upstream);
     }
     this.#parts.stateLosses.onLinkClosed(link, reason);
   }
@@ -198,7 +195,7 @@ export class HolderLinks {
       if (link !== undefined) links.add(link);
       removeLink(holder, upstreamId);
       holder.ownOffers.delete(upstreamId);
-      this.#moveSubscriptions(holder, upstreamId);
+      this.#restorer.move(holder, upstreamId);
     }
     for (const link of links) this.#parts.stateLosses.onLinkClosed(link, 'replaced');
   }
@@ -207,14 +204,14 @@ export class HolderLinks {
   onConfigChanged(holders: Iterable<ConnectionHolder>): void {
     for (const holder of holders)
       for (const upstream of subscribedUpstreams(holder))
-        if (!holder.linkPromises.has(upstream)) this.#restoreSubscriptions(holder, upstream);
+        if (!holder.linkPromises.has(upstream)) this.#restorer.restore(holder, upstream);
   }
 
   /** Restores the stored subscriptions of a session that its catalog leads to by now. Returns whether there are any. */
   bringBack(holder: ConnectionHolder): boolean {
     const added = addStored(holder);
     for (const [uri, to] of added) {
-      const restore = () => this.#restoreSubscriptions(holder, to.upstream);
+      const restore = () => this.#restorer.restore(holder, to.upstream);
       const known = holder.linkPromises.get(to.upstream);
       if (known === undefined) restore();
       else known.then((link) => this.#resubscribe(link, holder, uri, to), restore);
@@ -222,96 +219,15 @@ export class HolderLinks {
     return added.size > 0;
   }
 
-  /** Restores the subscriptions of a holder at the upstream that has taken the place. If there is none, removes those of a client group. */
-  #moveSubscriptions(holder: ConnectionHolder, upstreamId: string): void {
-    if (this.#parts.upstreams.has(upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
-    else removeSubscriptions(holder, upstreamId);
-  }
-
-  /** Returns whether an upstream has a connection for each call alone, which keeps nothing of a holder. */
-  #keepsNothing(upstreamId: string): boolean {
-    return this.#parts.upstreams.get(upstreamId)?.config.isolation === 'call';
-  }
-
   /** Opens links to the upstreams where a restored session has subscriptions or a session, before its first call. */
   onRestored(holder: ConnectionHolder): void {
     const upstreams = subscribedUpstreams(holder);
-    for (const upstream of upstreams) this.#restoreSubscriptions(holder, upstream);
+    for (const upstream of upstreams) this.#restorer.restore(holder, upstream);
     for (const upstream of holder.attachments?.keys() ?? []) {
-      if (upstreams.has(upstream) || this.#keepsNothing(upstream)) continue;
+      if (upstreams.has(upstream) || this.#restorer.keepsNothing(upstream)) continue;
       this.open(holder, upstream).catch((thrown: unknown) => {
         this.#parts.log.debug({ err: thrown, upstream }, 'session at the upstream not continued yet');
       });
-    }
-  }
-
-  /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. Removes those of a client group if no link would keep them. */
-  #restoreSubscriptions(holder: ConnectionHolder, upstream: string): void {
-    if (this.#keepsNothing(upstream)) {
-      removeSubscriptions(holder, upstream);
-      return;
-    }
-    const restoring = this.#restoring.get(holder) ?? new Set();
-    if (restoring.has(upstream)) return;
-    this.#restoring.set(holder, restoring.add(upstream));
-    const isThere = () =>
-      upstreamIn(this.#parts.views.get(holder.view), upstream) !== undefined && !this.#keepsNothing(upstream);
-    const isSubscribed = () => !holder.closed.aborted && isThere() && subscribedUpstreams(holder).has(upstream);
-    const attempts = async () => {
-      for (let attempt = 1; isSubscribed(); attempt++) {
-        try {
-          const link = await this.open(holder, upstream);
-          // A replacement meanwhile has left the subscriptions at the old upstream.
-          if (!link.isRetired) return;
-        } catch (thrown) {
-          this.#parts.log.debug({ err: thrown, upstream }, 'subscriptions not restored yet');
-          await sleep(backoffMs(attempt, Math.random()), undefined, { ref: false });
-        }
-      }
-    };
-    void attempts().finally(() => restoring.delete(upstream));
-  }
-
-  /**
-   * Sends each link of a holder the lowest log level that one of the link's users wants. Waits at most {@link
-   * PREPARE_MS}.
-   */
-  async applyLogLevel(holder: ConnectionHolder): Promise<void> {
-    const settings = [...holder.links.values()].map((link) => this.#setLevel(link));
-    await resultWithin(Promise.all(settings), PREPARE_MS);
-  }
-
-  /** Lowers the log level of a link if a request wants log messages of a level that the link does not send. */
-  async ensureLogLevel(holder: ConnectionHolder, link: Link, level: Severity): Promise<void> {
-    if (holder.logLevel !== undefined && isWanted(level, holder.logLevel)) return;
-    holder.logLevel = level;
-    await resultWithin(this.#setLevel(link), PREPARE_MS);
-  }
-
-  /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
-  async #setLevel(link: Link, level = lowestLevel(link.users)): Promise<void> {
-    if (link.hello.capabilities.raw('logging') === undefined) return;
-    if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
-    if (level === undefined) return;
-    link.logLevel = level;
-    try {
-      await this.#call(link, 'logging/setLevel', RawObject.of({ level }));
-    } catch (thrown) {
-      if (!link.connection.isClosed)
-        this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'log level not set');
-    }
-  }
-
-  /** Releases the links of a holder to an upstream. The remaining users may want fewer log messages. */
-  #releaseUser(holder: ConnectionHolder, upstream: Upstream): void {
-    const shared: Link[] = [];
-    for (const link of upstream.links()) {
-      if (link.logLevel !== undefined && link.users.size > 1 && link.users.has(holder)) shared.push(link);
-    }
-    upstream.releaseUser(holder);
-    for (const link of shared) {
-      const level = lowestLevel(link.users) ?? DEFAULT_LEVEL;
-      if (level !== link.logLevel) void this.#setLevel(link, level);
     }
   }
 
@@ -358,7 +274,7 @@ export class HolderLinks {
     holder.unresolved?.delete(publishedUri);
     holder.subscriptions.set(detach(publishedUri), subscription);
     // The upstream was replaced before it answered.
-    if (link.isRetired) this.#moveSubscriptions(holder, to.upstream);
+    if (link.isRetired) this.#restorer.move(holder, to.upstream);
     await resultWithin(this.#siblings.onSubscribed(holder, subscription), PREPARE_MS);
     return answer;
   }
@@ -382,7 +298,7 @@ export class HolderLinks {
   releaseAt(holder: ConnectionHolder, upstreamId: string): void {
     removeLink(holder, upstreamId);
     const upstream = this.#parts.upstreams.getEvenIfLeaving(upstreamId);
-    if (upstream !== undefined) this.#releaseUser(holder, upstream);
+    if (upstream !== undefined) this.levels.release(holder, upstream);
   }
 
   /**
@@ -418,8 +334,8 @@ export class HolderLinks {
     for (const link of holder.links.values()) if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
     holder.linkPromises.clear();
     holder.links.clear();
-    for (const upstream of this.#parts.upstreams.values()) this.#releaseUser(holder, upstream);
-    for (const upstream of this.#parts.upstreams.leaving()) this.#releaseUser(holder, upstream);
+    for (const upstream of this.#parts.upstreams.values()) this.levels.release(holder, upstream);
+    for (const upstream of this.#parts.upstreams.leaving()) this.levels.release(holder, upstream);
   }
 
   /** Returns whether a link closes, and so do its subscriptions, when its only user is released. */

@@ -456,7 +456,7 @@ export class ModernRequests implements ModernRequestHost {
       const { holder } = exchange;
       const link = holder.links.get(upstream);
       // Sent before the answers, after which the upstream goes on.
-      if (logLevel !== undefined && link !== undefined) void links.ensureLogLevel(holder, link, logLevel);
+      if (logLevel !== undefined && link !== undefined) void links.levels.ensure(holder, link, logLevel);
     });
   }
 }

@@ -311,10 +311,10 @@ test('a link has the lowest level of its users before its first use', TIMEOUT, a
   const link = await opening;
   await links.open(group, 'up');
   // The level of a request is sent if it is lower than the one of its group.
-  for (const level of ['error', 'warning', 'error'] as const) await links.ensureLogLevel(group, link, level);
+  for (const level of ['error', 'warning', 'error'] as const) await links.levels.ensure(group, link, level);
   assert.deepEqual(levels(), ['debug', 'debug', 'debug', 'debug']);
   links.releaseHolder(debug.session);
-  await links.applyLogLevel(plain.session);
+  await links.levels.setAll(plain.session);
   assert.equal(levels()[4], 'info');
 });
 
