@@ -1,7 +1,7 @@
 import { type Owners, SESSION_ENDED } from './exchange/owners.ts';
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
-import { upstreamIn, type View } from '../catalog/view.ts';
+import type { View } from '../catalog/view.ts';
 import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -21,7 +21,6 @@ import { detach } from '../json/kept-text.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
-import type { AuditRecorder } from './records/audit-recorder.ts';
 import { isAnswer } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
@@ -36,22 +35,21 @@ import type {
   Ownership,
 } from './front/front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { ResultTranslator } from './forward/result-translator.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
-import type { Subscription } from './exchange/connection-holder.ts';
 import type { RequestRecorder } from './records/request-recorder.ts';
-import { resolveUri, type UpstreamRoute } from './exchange/route.ts';
+import type { UpstreamRoute } from './exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from './calls/dispatcher.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { Session } from './clients/session.ts';
 import type { SeenClients } from './clients/seen-clients.ts';
 import type { SessionClient } from './clients/session-client.ts';
 import type { Sessions } from './clients/sessions.ts';
+import { SessionSubscriptions, type SessionSubscriptionsParts } from './session-subscriptions.ts';
 import type { Tasks } from './tasks/tasks.ts';
 
-export interface GatewayParts extends DispatcherParts {
+export interface GatewayParts extends DispatcherParts, SessionSubscriptionsParts {
   readonly views: ReadonlyMap<string, View>;
   readonly sessions: Sessions;
   readonly seenClients: SeenClients;
@@ -62,12 +60,9 @@ export interface GatewayParts extends DispatcherParts {
   readonly modernRequests: ModernRequests;
   readonly owners: Owners;
   readonly recorder: RequestRecorder;
-  readonly translator: ResultTranslator;
   readonly log: Logger;
   readonly serverInfo: RawObject;
   readonly settings: Settings<'limits'>;
-  /** Records requests before they are sent; undefined unless the config requires that. */
-  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -75,9 +70,11 @@ export interface GatewayParts extends DispatcherParts {
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
   readonly #dispatcher: Dispatcher<OpenExchange<Session>, SessionClient>;
+  readonly #subscriptions: SessionSubscriptions;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
+    this.#subscriptions = new SessionSubscriptions(parts);
     this.#dispatcher = new Dispatcher(parts, {
       call: (exchange, _client, to) => this.#call(exchange, to),
       runTask: (exchange) => this.#runTask(exchange),
@@ -241,9 +238,9 @@ export class Gateway implements Front {
       case 'logging/setLevel':
         return this.#setLevel(session, client, request);
       case 'resources/subscribe':
-        return this.#subscribe(exchange, client);
+        return this.#subscriptions.subscribe(exchange, client);
       case 'resources/unsubscribe':
-        return this.#unsubscribe(session, client, request);
+        return this.#subscriptions.unsubscribe(session, client, request);
       case 'initialize':
         throw new GatewayError('invalid-request', { message: 'this session is initialized already' });
       default:
@@ -276,53 +273,6 @@ export class Gateway implements Front {
     session.logLevel = level;
     await this.#parts.links.levels.setAll(session);
     return EMPTY_RESULT;
-  }
-
-  async #subscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
-    const { holder: session, request } = exchange;
-    const { caller } = client;
-    const { links, sessions, gate, external, audit } = this.#parts;
-    const { uri, found } = requestedResource(session, client, request);
-    const to = subscriptionTo(gate.judgeSubscription(client, request, uri, found));
-    await external.askAboutResource(caller, request, uri, to, exchange);
-    await audit?.begin(request, caller, to.upstream);
-    // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
-    await sessions.save(session, { kind: 'subscribe', uri });
-    // One that waits for another token ends if this request fails.
-    session.unresolved?.delete(uri);
-    const judgeAgain = () => {
-      const refusal = gate.refusalOfSubscription(caller, request, uri, to, true);
-      if (refusal !== undefined) throw refusal;
-    };
-    try {
-      return this.#toClient(client, request, to, await links.subscribe(session, uri, to, judgeAgain));
-    } finally {
-      if (!session.subscriptions.has(uri) && session.unresolved?.has(uri) !== true)
-        await sessions.save(session, { kind: 'unsubscribe', uri });
-    }
-  }
-
-  async #unsubscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
-    const { uri, found } = requestedResource(session, client, request);
-    // One that waits for another token, or for its upstream, is only stored.
-    const to = session.unresolved?.has(uri) === true ? undefined : subscriptionTo(found);
-    const { links, sessions, audit } = this.#parts;
-    await audit?.begin(request, client.caller, to?.upstream);
-    try {
-      // One that waited may have been made meanwhile.
-      const made = to ?? session.subscriptions.get(uri);
-      if (made !== undefined) return this.#toClient(client, request, made, await links.unsubscribe(session, uri, made));
-      session.unresolved?.delete(uri);
-      return EMPTY_RESULT;
-    } finally {
-      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
-    }
-  }
-
-  /** Returns the answer to a subscription as the client reads it. Only upstreams with sessions answer these. */
-  #toClient(client: SessionClient, request: Request, { upstream }: Subscription, answer: Answer): Answer {
-    if (answer.kind !== 'error') return answer;
-    return this.#parts.translator.toClient({ client, request }, { upstream, era: 'legacy', source: undefined }, answer);
   }
 
   handleNotification(clientSession: ClientSession, notification: Notification): void {
@@ -398,19 +348,4 @@ export class Gateway implements Front {
   endSession(session: ClientSession): Promise<void> {
     return this.#parts.sessions.end(Session.from(session));
   }
-}
-
-/** Returns the published URI of a subscription, and where the resource is; a {@link GatewayError} if it is unknown. */
-function requestedResource({ subscriptions }: Session, { catalog }: SessionClient, { method, params }: Request) {
-  const uri = params?.string('uri');
-  if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
-  const known = subscriptions.get(uri);
-  // While the upstream of a subscription is removed, another one may have its URI.
-  const isMeant = method === 'resources/unsubscribe' || upstreamIn(catalog.view, known?.upstream ?? '') !== undefined;
-  return { uri, found: known !== undefined && isMeant ? known : resolveUri(catalog, uri) };
-}
-
-function subscriptionTo(found: ReturnType<typeof resolveUri>): Subscription {
-  if (found instanceof GatewayError) throw found;
-  return { upstream: found.upstream, uri: detach(found.uri) };
 }

@@ -1,0 +1,99 @@
+import { upstreamIn } from '../catalog/view.ts';
+import { GatewayError } from '../errors.ts';
+import { detach } from '../json/kept-text.ts';
+import { type Answer, EMPTY_RESULT, type Request } from '../protocol/jsonrpc.ts';
+import type { DispatcherParts } from './calls/dispatcher.ts';
+import type { Session } from './clients/session.ts';
+import type { SessionClient } from './clients/session-client.ts';
+import type { Sessions } from './clients/sessions.ts';
+import type { HolderLinks } from './connections/holder-links.ts';
+import type { Subscription } from './exchange/connection-holder.ts';
+import type { OpenExchange } from './exchange/open-exchange.ts';
+import { resolveUri } from './exchange/route.ts';
+import type { ResultTranslator } from './forward/result-translator.ts';
+import type { AuditRecorder } from './records/audit-recorder.ts';
+
+export interface SessionSubscriptionsParts extends Pick<DispatcherParts, 'gate' | 'external'> {
+  readonly links: Pick<HolderLinks, 'subscribe' | 'unsubscribe'>;
+  readonly sessions: Pick<Sessions, 'save'>;
+  readonly translator: ResultTranslator;
+  /** Records requests before they are sent; undefined unless the config requires that. */
+  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
+}
+
+/** Makes and ends the subscriptions of sessions to resources. Each is stored before it is made, so that a restored session has it again. */
+export class SessionSubscriptions {
+  readonly #parts: SessionSubscriptionsParts;
+
+  constructor(parts: SessionSubscriptionsParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Subscribes a session to a resource, by the URI that its client knows.
+   *
+   * @throws {GatewayError} if the client may not subscribe, or the subscription cannot be stored.
+   */
+  async subscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+    const { holder: session, request } = exchange;
+    const { caller } = client;
+    const { links, sessions, gate, external, audit } = this.#parts;
+    const { uri, found } = requestedResource(session, client, request);
+    const to = subscriptionTo(gate.judgeSubscription(client, request, uri, found));
+    await external.askAboutResource(caller, request, uri, to, exchange);
+    await audit?.begin(request, caller, to.upstream);
+    // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
+    await sessions.save(session, { kind: 'subscribe', uri });
+    // One that waits for another token ends if this request fails.
+    session.unresolved?.delete(uri);
+    const judgeAgain = () => {
+      const refusal = gate.refusalOfSubscription(caller, request, uri, to, true);
+      if (refusal !== undefined) throw refusal;
+    };
+    try {
+      return this.#toClient(client, request, to, await links.subscribe(session, uri, to, judgeAgain));
+    } finally {
+      if (!session.subscriptions.has(uri) && session.unresolved?.has(uri) !== true)
+        await sessions.save(session, { kind: 'unsubscribe', uri });
+    }
+  }
+
+  /** Ends the subscription that a request names, at the upstream if it was made there. */
+  async unsubscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
+    const { uri, found } = requestedResource(session, client, request);
+    // One that waits for another token, or for its upstream, is only stored.
+    const to = session.unresolved?.has(uri) === true ? undefined : subscriptionTo(found);
+    const { links, sessions, audit } = this.#parts;
+    await audit?.begin(request, client.caller, to?.upstream);
+    try {
+      // One that waited may have been made meanwhile.
+      const made = to ?? session.subscriptions.get(uri);
+      if (made !== undefined) return this.#toClient(client, request, made, await links.unsubscribe(session, uri, made));
+      session.unresolved?.delete(uri);
+      return EMPTY_RESULT;
+    } finally {
+      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
+    }
+  }
+
+  /** Returns the answer to a subscription as the client reads it. Only upstreams with sessions answer these. */
+  #toClient(client: SessionClient, request: Request, { upstream }: Subscription, answer: Answer): Answer {
+    if (answer.kind !== 'error') return answer;
+    return this.#parts.translator.toClient({ client, request }, { upstream, era: 'legacy', source: undefined }, answer);
+  }
+}
+
+/** Returns the published URI of a subscription, and where the resource is; a {@link GatewayError} if it is unknown. */
+function requestedResource({ subscriptions }: Session, { catalog }: SessionClient, { method, params }: Request) {
+  const uri = params?.string('uri');
+  if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
+  const known = subscriptions.get(uri);
+  // While the upstream of a subscription is removed, another one may have its URI.
+  const isMeant = method === 'resources/unsubscribe' || upstreamIn(catalog.view, known?.upstream ?? '') !== undefined;
+  return { uri, found: known !== undefined && isMeant ? known : resolveUri(catalog, uri) };
+}
+
+function subscriptionTo(found: ReturnType<typeof resolveUri>): Subscription {
+  if (found instanceof GatewayError) throw found;
+  return { upstream: found.upstream, uri: detach(found.uri) };
+}
