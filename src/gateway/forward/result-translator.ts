@@ -229,7 +229,7 @@ export function upgradedAnswer(answer: Answer): Answer {
 }
 
 /** Returns a tool result that reports a failure to the model. */
-export function toolFailure(text: string): Answer {
+export function toolFailure(text: string): Result {
   const result = RawObject.of({ content: [{ type: 'text', text }], isError: true });
   return { kind: 'result', result: result.toString() };
 }

@@ -2,28 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { capabilitiesAt } from '../../catalog/merge.ts';
 import type { Settings } from '../../config/values/config.ts';
 import { failureOfRetry, GatewayError } from '../../errors.ts';
-import {
-  type InputRequest,
-  inputRequiredResult,
-  readRetry,
-  type Retry,
-  withRetry,
-} from '../../protocol/input-required.ts';
+import { readRetry, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
 import { MODERN_REVISIONS } from '../../protocol/revisions.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
-import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
-import type { QuestionPolicy } from '../questions/question-policy.ts';
-import type { CallOutcome } from '../calls/call-outcome.ts';
+import { upgradedAnswer } from '../forward/result-translator.ts';
 import type { Calls } from '../calls/calls.ts';
-import type { UrlElicitations } from '../questions/url-elicitations.ts';
 import type { Counters } from '../../store/shared-counters.ts';
-import type { ModernCaller, ModernSink, Owner } from '../front/front.ts';
+import type { ModernCaller, ModernSink } from '../front/front.ts';
 import { readFilter } from './listen-filter.ts';
 import { RemoteListens, splitFilter } from './remote-listens.ts';
 import { SubscriptionStream } from './subscription-stream.ts';
@@ -31,28 +21,28 @@ import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import { itemDigest } from '../exchange/external-decisions.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
-import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS, type Owners } from '../exchange/owners.ts';
+import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Offers } from '../lists/offers.ts';
 import { upstreamItem, type UpstreamRoute } from '../exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from '../calls/dispatcher.ts';
-import type { Sealer } from '../handles/sealer.ts';
-import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
+import { unsealState } from '../handles/request-state.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 import type { Tasks } from '../tasks/tasks.ts';
 import { ModernClient } from '../clients/modern-client.ts';
+import { AskingAnswers, type AskingAnswersParts } from './asking-answers.ts';
+import { delegate, delegateOnly, unreachable } from './delegation.ts';
 import { formerRoute } from './former-route.ts';
 import { PartQuestions } from './part-questions.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
-export interface ModernRequestsParts extends DispatcherParts {
+export interface ModernRequestsParts extends DispatcherParts, AskingAnswersParts {
   readonly groups: ClientGroups;
   readonly upstreams: Upstreams;
   readonly calls: Calls;
@@ -61,26 +51,16 @@ export interface ModernRequestsParts extends DispatcherParts {
   readonly parked: ParkedCalls;
   readonly links: HolderLinks;
   readonly offers: Pick<Offers, 'cachingOf'>;
-  readonly translator: ResultTranslator;
-  readonly sealer: Sealer;
-  readonly questionPolicy: QuestionPolicy;
-  readonly urlElicitations: UrlElicitations;
   readonly settings: Settings<'limits'>;
   /** Counts the requests of a group in all processes; undefined if there is no other one. */
   readonly counters: Counters | undefined;
-  readonly owners: Owners;
   readonly connectionOwners: ConnectionOwners;
   readonly recorder: RequestRecorder;
   /** Records requests before they are sent; undefined unless the config requires that. */
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
   /** Bounds the resources that all streams are subscribed to. */
   readonly streamBytes: ByteBounds;
-  /** Runs when a bound refuses a question of an upstream, or a part of a stream. */
-  readonly onLimit: (limit: LimitName) => void;
 }
-
-/** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
-const STATE_MS = 3_600_000;
 
 /** The time for an upstream to report that the user has done what a URL was opened for. */
 const VISIT_MS = 20_000;
@@ -89,9 +69,11 @@ const VISIT_MS = 20_000;
 export class ModernRequests implements ModernRequestHost {
   readonly #parts: ModernRequestsParts;
   readonly #dispatcher: Dispatcher<ModernRequest, ModernClient>;
+  readonly #asking: AskingAnswers;
 
   constructor(parts: ModernRequestsParts) {
     this.#parts = parts;
+    this.#asking = new AskingAnswers(parts);
     this.#dispatcher = new Dispatcher(parts, {
       admit: (modernRequest, { group }) => this.#countIn(modernRequest, group),
       formerRoute: ({ request }, client) => formerRoute(parts.sealer, request, client),
@@ -174,7 +156,9 @@ export class ModernRequests implements ModernRequestHost {
     const own = { id, sink, caller, group, kinds, tasks: taskSubscriptions, remote, questions };
     const stream = new SubscriptionStream({ ...own, links, gate, external, streamBytes, onLimit });
     modernRequest.attachStream(stream);
-    return this.#stamp(modernClient, method, await stream.run(uris, taskIds));
+    const ended = await stream.run(uris, taskIds);
+    if (ended.kind === 'error') return ended;
+    return { kind: 'result', result: this.#parts.translator.stampOwn(modernClient.dialect, method, ended.result) };
   }
 
   async #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
@@ -184,7 +168,7 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.bind(exchange);
     await this.#countIn(modernRequest, group);
     const outcome = await this.#parts.tasks.request(exchange);
-    return outcome.kind === 'elsewhere' ? await this.#delegateOnly(modernRequest, outcome.owner) : outcome;
+    return outcome.kind === 'elsewhere' ? await delegateOnly(modernRequest, outcome.owner) : outcome;
   }
 
   #discover({ catalog, caller, dialect, group }: ModernClient): Answer {
@@ -195,12 +179,6 @@ export class ModernRequests implements ModernRequestHost {
       .with('instructions', this.#dispatcher.instructionsOf(catalog));
     const stamped = this.#parts.translator.stampOwn(dialect, 'server/discover', result.toString(), caching);
     return { kind: 'result', result: stamped };
-  }
-
-  /** Adds the members that the client's revision requires to a result of the gateway itself. */
-  #stamp({ dialect }: ModernClient, method: string, answer: Answer): Answer {
-    if (answer.kind === 'error') return answer;
-    return { kind: 'result', result: this.#parts.translator.stampOwn(dialect, method, answer.result) };
   }
 
   /** Counts the request among those of its group. @throws {GatewayError} `overloaded` */
@@ -249,7 +227,7 @@ export class ModernRequests implements ModernRequestHost {
       if (upstream !== to.upstream || (tool ?? item) !== own) throw new GatewayError('invalid-state');
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to.upstream, state, retry);
-      if (ownership.kind === 'elsewhere') return await this.#delegateOnly(modernRequest, ownership.owner);
+      if (ownership.kind === 'elsewhere') return await delegateOnly(modernRequest, ownership.owner);
       return await this.#parts.parked.endOf(state.park, to.upstream);
     }
     // The upstream has answered the earlier request instead of running it.
@@ -261,12 +239,12 @@ export class ModernRequests implements ModernRequestHost {
     } else {
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'elsewhere') {
-        const answer = await this.#delegate(modernRequest, ownership.owner);
+        const answer = await delegate(modernRequest, ownership.owner);
         if (answer !== undefined) return answer;
       }
       // Nobody hears of visits when that process is gone, so the upstream is asked at once.
       const waitMs = ownership.kind === 'here' ? VISIT_MS : 0;
-      const refused = await this.#awaitVisits(modernClient, request.method, state, retry.inputResponses, waitMs);
+      const refused = await this.#asking.awaitVisits(modernClient, request.method, state, retry.inputResponses, waitMs);
       if (refused !== undefined) return refused;
     }
     return await this.#sendToOwner(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
@@ -283,7 +261,7 @@ export class ModernRequests implements ModernRequestHost {
       if (ownership instanceof Promise) ownership = await ownership;
       if (ownership.kind !== 'elsewhere') return await this.#send(modernRequest, modernClient, to);
       const isLate = hops > MAX_HOPS || performance.now() > lateMs;
-      const answer = isLate ? undefined : await this.#delegate(modernRequest, ownership.owner);
+      const answer = isLate ? undefined : await delegate(modernRequest, ownership.owner);
       if (answer !== undefined) return answer;
       if (isLate) throw unreachable();
       await sleep(OWNER_RETRY_MS);
@@ -310,7 +288,7 @@ export class ModernRequests implements ModernRequestHost {
       // A legacy link may replace the open one before the call is sent. Its questions are then refused.
       modernClient.rounds = undefined;
       modernRequest.bindTo(exchange, holder);
-      return calls.send(exchange, to).then((outcome) => this.#toAnswer(exchange, outcome));
+      return calls.send(exchange, to).then((outcome) => this.#asking.toAnswer(exchange, outcome));
     }
     modernRequest.bind(exchange);
     holder.addExchange(exchange);
@@ -322,7 +300,7 @@ export class ModernRequests implements ModernRequestHost {
     try {
       const outcome = await this.#parts.calls.send(exchange, to);
       if (exchange.failure !== undefined) throw exchange.failure;
-      return await this.#toAnswer(exchange, outcome);
+      return await this.#asking.toAnswer(exchange, outcome);
     } catch (thrown) {
       const { request, client, span, isDetached } = exchange;
       const failed = { request, principal: client.caller.principal, span, isAwaited: !isDetached };
@@ -330,115 +308,6 @@ export class ModernRequests implements ModernRequestHost {
     } finally {
       holder.removeExchange(exchange);
     }
-  }
-
-  /** Returns the answer to the client: the upstream's, or the questions that the client answers in a retry. */
-  #toAnswer(exchange: OpenExchange, outcome: CallOutcome): Answer | Promise<Answer> {
-    const { upstream = '' } = exchange;
-    switch (outcome.kind) {
-      case 'result':
-      case 'error':
-        return outcome;
-      case 'input-required': {
-        const { inputRequests, requestState, rest } = outcome.inputRequired;
-        const state = { kind: 'relay', upstream, inner: requestState } as const;
-        return this.#inputRequired(exchange, upstream, inputRequests, state, rest);
-      }
-      case 'urls-required': {
-        const ids = outcome.elicitations.map(({ elicitationId }) => elicitationId);
-        const requests = outcome.elicitations.map(({ url, message }, i) => ({
-          key: `url${i + 1}`,
-          method: 'elicitation/create',
-          params: RawObject.of({ mode: 'url', message, url }),
-        }));
-        return this.#inputRequired(exchange, upstream, requests, {
-          kind: 'pages',
-          upstream,
-          ids,
-          owner: this.#parts.owners.name,
-        });
-      }
-    }
-  }
-
-  /** Returns the answer with questions, the sealed state for the retry, and the rest of the upstream's result. */
-  async #inputRequired(
-    exchange: OpenExchange,
-    upstream: string,
-    requests: readonly InputRequest[],
-    state: RequestState,
-    rest = RawObject.EMPTY,
-  ): Promise<Answer> {
-    const { client, request, view } = exchange;
-    const { sealer, questionPolicy, translator } = this.#parts;
-    questionPolicy.assertAllowed(upstream, requests, state.kind === 'pages');
-    const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
-    if (sealed.length > LIMITS.handleChars) {
-      this.#parts.onLimit('handleChars');
-      const message = `upstream "${upstream}" asks with a state that is too long`;
-      throw new GatewayError('upstream-protocol', { upstream, message });
-    }
-    const inputRequests = requests.map((one) => ({
-      ...one,
-      // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
-      params: questionPolicy.toClient(client, upstream, one, view),
-    }));
-    questionPolicy.assertTokens(client, upstream, inputRequests);
-    const published = translator.publish(exchange, upstream, rest);
-    const asked = { inputRequests, requestState: JSON.stringify(sealed), rest: published };
-    const result = translator.stamp(inputRequiredResult(asked));
-    return { kind: 'result', result: result.toString() };
-  }
-
-  /**
-   * Waits at most `waitMs` until the upstream has reported the visits that the user completed. If the client says nothing about the URLs,
-   * the upstream is asked again without waiting.
-   *
-   * @returns a tool failure if the user did not open a URL; undefined if the call can be sent.
-   * @throws {GatewayError} `client-unreachable` in that case, for other methods.
-   */
-  async #awaitVisits(
-    client: ModernClient,
-    method: string,
-    { upstream, ids }: { readonly upstream: string; readonly ids: readonly string[] },
-    responses: RawObject | undefined,
-    waitMs: number,
-  ): Promise<Answer | undefined> {
-    const actions = ids.map((_, i) => responses?.object(`url${i + 1}`)?.string('action'));
-    if (actions.some((action) => action !== undefined && action !== 'accept')) {
-      const message = 'the page that has to be opened first was not opened';
-      if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
-      return this.#stamp(client, method, toolFailure(message));
-    }
-    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, waitMs);
-    return undefined;
-  }
-
-  /**
-   * Passes a request on to the process of its connection, parked call or task. Returns undefined if the process did not get it.
-   *
-   * @throws {GatewayError} `too-large` if it cannot be passed on.
-   */
-  async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
-    const { passedOn, sink, allowedItem: item } = modernRequest;
-    const caller =
-      item === undefined ? modernRequest.caller : { ...modernRequest.caller, allowedItem: itemDigest(item) };
-    const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
-    const onUnreachable = (error?: GatewayError) => (error === undefined ? resolve(undefined) : reject(error));
-    const onAnswer = (answer: Answer, isRecorded = false) => {
-      modernRequest.isAnsweredElsewhere = isRecorded;
-      resolve(answer);
-    };
-    const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: onAnswer };
-    modernRequest.delegateTo(owner.handleModernRequest(passedOn, caller, back, onUnreachable));
-    return await promise;
-  }
-
-  /** Passes a request on to the only process that can answer it. @throws {GatewayError} `store-unavailable` if the process did not get it. */
-  async #delegateOnly(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
-    const answer = await this.#delegate(modernRequest, owner);
-    if (answer === undefined) throw unreachable();
-    return answer;
   }
 
   async #resume(
@@ -459,11 +328,6 @@ export class ModernRequests implements ModernRequestHost {
       if (logLevel !== undefined && link !== undefined) void links.levels.ensure(holder, link, logLevel);
     });
   }
-}
-
-function unreachable(): GatewayError {
-  const message = 'the process that has this cannot be reached; send the request again';
-  return new GatewayError('store-unavailable', { message });
 }
 
 /** Compares the `Mcp-Param-…` headers with the arguments. @throws {GatewayError} `header-mismatch` */
