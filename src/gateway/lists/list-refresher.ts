@@ -1,30 +1,19 @@
-import { availableParallelism } from 'node:os';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { withUnlisted } from '../../catalog/merge.ts';
-import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { upstreamIn, type View } from '../../catalog/view.ts';
 import type { Settings } from '../../config/values/config.ts';
 import type { RawObject } from '../../json/json.ts';
-import type { Era } from '../../protocol/revisions.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
-import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
-import { workTurn } from '../../work-turn.ts';
+import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
-import { StartQueue } from './start-queue.ts';
+import { ListAges } from './list-ages.ts';
+import { fetchIdOf, ListFetches, type ListingClient, offerKeyFor } from './list-fetches.ts';
 import type { StartRecords } from './start-records.ts';
 
 /** The longest wait for lists of clients with certain capabilities, while those for all clients are known. */
 const FEATURES_WAIT_MS = 1_000;
-/** Lists of remote upstreams are fetched again after this time, changed or not. */
-const LIST_TTL_MS = 300_000;
-/** Lists with a shorter time to live are not fetched more often than this. */
-const LEAST_TTL_MS = 5_000;
-/** Younger lists on disk start no process. They are fetched again when it starts for a call. */
-const FRESH_ON_DISK_MS = 3_600_000;
-/** The part of a stated time to live after which lists are fetched again, so that clients may keep them for the rest meanwhile. */
-const REFETCHED_AT = 0.8;
 /** The age of a holder's lists is checked at most once in this time. Lists with a stated time to live may be due earlier. */
 const CHECKED_MS = 30_000;
 
@@ -33,10 +22,6 @@ const READ_WAIT_MS = 250;
 
 /** The largest number of late listings that are remembered. */
 const MAX_SLOW = 1_024;
-
-/** Processes that start at the same time. Each uses about half a core for a second. */
-const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
-const REMOTE_STARTS = 32;
 
 interface ListCheck {
   /** The end of the time without another check; monotonic. */
@@ -60,13 +45,6 @@ interface AwaitedFetch {
   readonly fetchId: string;
 }
 
-/** A client that an upstream is listed for. */
-export interface ListingClient extends ClientFeatures {
-  readonly era: Era;
-  /** Key of its principal. */
-  readonly principal: string;
-}
-
 /** The client that lists are fetched for before any client has connected. Nearly all clients are of this era. */
 const FIRST_CLIENT: ListingClient = { era: 'legacy', principal: '', ...NO_FEATURES };
 
@@ -86,17 +64,17 @@ export interface ListRefresherParts {
 /** Fetches the lists that list requests and `initialize` need, in the era of each client, in bounded time. */
 export class ListRefresher {
   readonly #parts: ListRefresherParts;
-  readonly #processStarts = new StartQueue(PROCESS_STARTS);
-  readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
+  readonly #fetches: ListFetches;
+  readonly #ages: ListAges;
   /** The last check of each holder. Requests during a check wait for it. */
   #recent = new WeakMap<ConnectionHolder, ListCheck>();
-  /** Queued and running fetches, by {@link fetchIdOf}. */
-  readonly #fetches = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
-  /** Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #fetches}. */
+  /** Upstreams that were not listed in time for clients with certain capabilities, by the id of the fetch. */
   readonly #slow = new Set<string>();
 
   constructor(parts: ListRefresherParts) {
     this.#parts = parts;
+    this.#fetches = new ListFetches(parts.records, (fetchId) => this.#slow.delete(fetchId));
+    this.#ages = new ListAges(parts.offers, parts.records);
   }
 
   /**
@@ -176,12 +154,12 @@ export class ListRefresher {
   /** Fetches the lists of every upstream. Resolves when each has been listed or has failed. */
   async refreshAll(): Promise<void> {
     const usable = [...this.#parts.upstreams.values()].filter(({ config }) => config.problem === undefined);
-    await Promise.all(usable.map((upstream) => this.#fetch(upstream, FIRST_CLIENT)));
+    await Promise.all(usable.map((upstream) => this.#fetches.fetch(upstream, FIRST_CLIENT)));
   }
 
   /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
   refreshAtStart(upstream: Upstream): Promise<boolean> {
-    return this.#fetch(upstream, FIRST_CLIENT);
+    return this.#fetches.fetch(upstream, FIRST_CLIENT);
   }
 
   refreshUnlessKnown(upstream: Upstream): Promise<boolean> | undefined {
@@ -273,7 +251,7 @@ export class ListRefresher {
       if (wasListed && this.#slow.has(fetchId)) continue;
       const common = wasListed
         ? undefined
-        : this.#running(upstream, fetchIdOf(upstream, { ...key, capabilityKey: '' }));
+        : this.#fetches.running(upstream, fetchIdOf(upstream, { ...key, capabilityKey: '' }));
       unlisted.push({ id, wasListed, fetched, common, fetchId });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
@@ -293,7 +271,7 @@ export class ListRefresher {
    * the upstream may have refused the credentials of one principal.
    */
   readonly #recordLate = ({ id, fetchId }: AwaitedFetch) => {
-    if (this.#fetches.has(fetchId)) this.#parts.records.record(id, true);
+    if (this.#fetches.isRunning(fetchId)) this.#parts.records.record(id, true);
   };
 
   /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. Waits less once lists for all clients are known. */
@@ -325,43 +303,18 @@ export class ListRefresher {
 
   /** Returns when the first of a holder's lists with a stated time to live is due to be fetched again; monotonic ms. */
   #dueMs(holder: ConnectionHolder): number {
-    const { offers } = this.#parts;
     let leftMs = Number.POSITIVE_INFINITY;
     for (const upstream of this.#usableUpstreams(holder.view)) {
       const key = offerKeyFor(upstream, listingClient(upstream, holder));
-      if (this.#statedMs(upstream, key) === 0) continue;
-      const ownMs = this.#ttlMs(upstream, key) - (offers.ageMs(upstream.id, key) ?? Infinity);
-      // Those that are due already are being fetched, or that has failed.
-      leftMs = Math.min(leftMs, ownMs > 0 ? ownMs : LEAST_TTL_MS);
+      leftMs = Math.min(leftMs, this.#ages.leftMs(upstream, key));
     }
     return performance.now() + leftMs;
   }
 
-  #statedMs({ id }: Upstream, key: OfferKey): number {
-    return this.#parts.offers.exactOffer(id, key)?.caching?.ttlMs ?? 0;
-  }
-
-  /** Returns how long lists are not fetched again. A modern upstream may state a shorter time than the default. */
-  #ttlMs(upstream: Upstream, key: OfferKey): number {
-    const { config } = upstream;
-    const statedMs = this.#statedMs(upstream, key);
-    if (statedMs > 0) return Math.min(Math.max(REFETCHED_AT * statedMs, LEAST_TTL_MS), LIST_TTL_MS);
-    return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
-  }
-
   #fetchIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
-    const key = offerKeyFor(upstream, client);
-    const ageMs = this.#parts.offers.ageMs(upstream.id, key);
-    if (ageMs === undefined && this.#isFreshOnDisk(upstream, key)) return undefined;
-    if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, key)) return undefined;
-    return this.#fetch(upstream, client);
-  }
-
-  /** Returns whether lists from disk are enough. A required upstream always starts: the gateway is not ready before. */
-  #isFreshOnDisk({ id, config, isProcess }: Upstream, key: OfferKey): boolean {
-    const { offers, records } = this.#parts;
-    if (!isProcess || config.required || records.hasFailed(id)) return false;
-    return offers.exactOffer(id, key) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
+    return this.#ages.areFresh(upstream, offerKeyFor(upstream, client))
+      ? undefined
+      : this.#fetches.fetch(upstream, client);
   }
 
   /**
@@ -374,55 +327,8 @@ export class ListRefresher {
     const client = listingClient(upstream, holder);
     if (this.#parts.offers.ageMs(upstreamId, offerKeyFor(upstream, client)) !== undefined) return;
     // The listing must request the process before the holder does.
-    void this.#fetch(upstream, client, 'now');
+    void this.#fetches.fetch(upstream, client, 'now');
   }
-
-  /** Returns the fetch of an upstream under way. One that a reload has replaced meanwhile may still be listing under the same id. */
-  #running(upstream: Upstream, fetchId: string): Promise<boolean> | undefined {
-    const running = this.#fetches.get(fetchId);
-    return running?.upstream === upstream ? running.fetched : undefined;
-  }
-
-  /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
-  #fetch(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
-    const { audience } = offerKeyFor(upstream, client);
-    const key = fetchIdOf(upstream, offerKeyFor(upstream, client));
-    const running = this.#running(upstream, key);
-    if (running !== undefined) return running;
-    const { records } = this.#parts;
-    const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
-    const fetched = starts
-      .run(async () => {
-        if (begin === 'in turn') await workTurn();
-        await upstream.refresh(client.era, client, audience);
-      })
-      .then(
-        () => {
-          if (!upstream.isRetired) records.record(upstream.id, false);
-          this.#slow.delete(key);
-          return true;
-        },
-        () => {
-          if (isFailed(upstream.lifecycle) && !upstream.isRetired) records.record(upstream.id, true);
-          return false;
-        },
-      )
-      .finally(() => {
-        if (this.#fetches.get(key)?.upstream === upstream) this.#fetches.delete(key);
-      });
-    this.#fetches.set(key, { upstream, fetched });
-    return fetched;
-  }
-}
-
-/** Returns the id of a fetch: requests for the same lists of an upstream share one. */
-function fetchIdOf({ id }: Upstream, key: OfferKey): string {
-  return `${id} ${offerKeyText(key)}`;
-}
-
-/** Returns the key of the offer that an upstream is listed for, as far as its era is known. */
-function offerKeyFor(upstream: Upstream, { era, capabilityKey, principal }: ListingClient): OfferKey {
-  return { era: upstream.servingEra(era) ?? era, capabilityKey, audience: upstream.audienceOf(principal) };
 }
 
 /** Returns the client that an upstream is listed for when a holder needs its lists. */

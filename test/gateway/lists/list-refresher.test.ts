@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import type { ConnectionHolder } from '../../../src/gateway/exchange/connection-holder.ts';
-import type { ListingClient } from '../../../src/gateway/lists/list-refresher.ts';
+import type { ListingClient } from '../../../src/gateway/lists/list-fetches.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
