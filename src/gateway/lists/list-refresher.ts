@@ -5,7 +5,7 @@ import type { Settings } from '../../config/values/config.ts';
 import type { RawObject } from '../../json/json.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
-import { resultWithin } from '../../deadline.ts';
+import { resultWithin, settlesWithin } from '../../deadline.ts';
 import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { ListAges } from './list-ages.ts';
@@ -206,18 +206,29 @@ export class ListRefresher {
   }
 
   /**
-   * Waits in bounded time for the first lists of an upstream that has just started: its names are unknown before. Resolves with true if they
-   * are still being read.
+   * Waits in bounded time for the first lists that this process reads of an upstream. Its names are unknown before, or known from disk alone; then
+   * the upstream is started for them. Resolves with true if they are still being read.
    *
    * @param waitedMs the time that the request has waited for lists already.
    */
   async awaitFirstLists(holder: ConnectionHolder, upstreamId: string, waitedMs: number): Promise<boolean> {
-    const listing = this.#firstListing(holder, upstreamId);
+    const renewal = this.#renewFromDisk(holder, upstreamId);
+    const listing = renewal ?? this.#firstListing(holder, upstreamId);
     if (listing === undefined) return false;
     const leftMs = this.#parts.settings().lists.waitMs - waitedMs;
-    if (leftMs > 0) await resultWithin(listing, leftMs);
+    const hasEnded = leftMs > 0 && (await settlesWithin(listing, leftMs));
     this.bringUpToDate(holder);
-    return this.#firstListing(holder, upstreamId) !== undefined;
+    return renewal === undefined ? this.#firstListing(holder, upstreamId) !== undefined : !hasEnded;
+  }
+
+  /** Fetches lists that are fresh on disk, and were not read by this process. Returns undefined if there are none. */
+  #renewFromDisk(holder: ConnectionHolder, upstreamId: string): Promise<boolean> | undefined {
+    const upstream = this.#parts.upstreams.get(upstreamId);
+    if (upstream === undefined || upstream.config.problem !== undefined) return undefined;
+    const client = listingClient(upstream, holder);
+    const key = offerKeyFor(upstream, client);
+    const isRead = this.#parts.offers.ageMs(upstreamId, key) !== undefined;
+    return isRead || !this.#ages.areFresh(upstream, key) ? undefined : this.#fetches.fetch(upstream, client);
   }
 
   /** Returns a promise of the end of a running listing. Undefined if none runs, the upstream is not up, or the holder has lists of it. */

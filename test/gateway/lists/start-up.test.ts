@@ -196,6 +196,29 @@ test('lists that changed meanwhile are announced when the upstream is first used
 });
 
 // N-07
+test('a call of a name that fresh lists on disk lack starts the upstream', TIMEOUT, async () => {
+  const tools: object[] = [ECHO];
+  const { memory, gateway } = await restartWith(tools);
+  await using _gateway = gateway;
+  tools.push({ ...ECHO, name: 'later' });
+  const [before, client] = [memory.starts, await gateway.connect()];
+  assert.deepEqual(await toolNames(client), ['up__echo']);
+  await client.result('tools/call', toolCall('up__later'));
+  assert.equal(memory.starts, before + 1);
+});
+
+// N-06
+test('a name that no list has is unknown, also right after a restart', TIMEOUT, async () => {
+  const { memory, gateway } = await restartWith([ECHO]);
+  await using _gateway = gateway;
+  const [before, client] = [memory.starts, await gateway.connect()];
+  for (const name of ['up__none', 'up__other']) {
+    await assert.rejects(client.result('tools/call', toolCall(name)), /Unknown tool: /);
+  }
+  assert.equal(memory.starts, before + 1);
+});
+
+// N-07
 test('a process is started for lists that are old on disk', TIMEOUT, async () => {
   const { memory, gateway } = await restartWith([ECHO]);
   await using _gateway = gateway;
