@@ -12,7 +12,7 @@ import {
 import type { Connection } from '../rpc/connection.ts';
 import { readInstructions, type ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import { isModernError, isRefusedByStatus, supportedBy } from './era-evidence.ts';
+import { isModernError, isRedirect, isRefusedByStatus, supportedBy } from './era-evidence.ts';
 
 /** The outcome of `server/discover`. `legacy`: the upstream does not support the modern era. */
 export type DiscoverOutcome =
@@ -73,8 +73,8 @@ export async function discover(
     return { kind: 'modern', hello };
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
-    // A modern server answers with JSON-RPC.
-    return isRefusedByStatus(thrown) || thrown.code === 'upstream-protocol'
+    // A modern server answers with JSON-RPC. A redirect says nothing about the server behind it.
+    return !isRedirect(thrown) && (isRefusedByStatus(thrown) || thrown.code === 'upstream-protocol')
       ? { kind: 'legacy' }
       : { kind: 'unknown', error: thrown, isModern: false };
   }

@@ -33,6 +33,11 @@ export function isRefusedByStatus({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && !isTransientStatus(cause.status);
 }
 
+/** Returns whether the configured URL is not that of the server. */
+export function isRedirect({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && cause.status >= 300 && cause.status < 400;
+}
+
 /** Statuses with which a server refuses a method that it does not have. */
 const NO_SUCH_METHOD: ReadonlySet<number> = new Set([404, 405, 501]);
 

@@ -295,6 +295,19 @@ suite('a remote server', () => {
     });
   }
 
+  for (const clientEra of ['modern', 'legacy'] as const) {
+    // SEC-32
+    test(`that redirects fails with that reason for a ${clientEra} client`, TIMEOUT, async () => {
+      const redirects = refuses(307);
+      await using server = await probed(
+        () => redirects,
+        () => redirects,
+      );
+      await using links = await prober(remote(server), clientEra);
+      await assert.rejects(links.open(), /answered with a redirect \(HTTP 307\), which is not followed/);
+    });
+  }
+
   for (const [name, answer] of [
     ['500', refuses(500)],
     ['503', refuses(503)],
