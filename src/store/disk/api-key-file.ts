@@ -1,21 +1,17 @@
 import { isCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
-import { realpath, rm, stat } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { COMMAND } from '../../command-name.ts';
 import { StartError } from '../../errors.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
+import { lockFile } from './file-lock.ts';
 import { readOwnFile, REFUSED_MODE } from './own-file.ts';
-import { createFile, makeStateDir, replaceFile, statOf } from './state-file.ts';
+import { makeStateDir, replaceFile, statOf } from './state-file.ts';
 
 /** About 600 bytes for each of {@link MAX_KEYS}. */
 const LIMIT_BYTES = 64 * 1_048_576;
-/** The time that a command waits for another one, and after which a lock of a killed one is removed. */
-const LOCK_WAIT_MS = 5_000;
-const LOCK_STALE_MS = 30_000;
-const LOCK_POLL_MS = 50;
 
 const FILE = z.strictObject({
   version: z.literal(1),
@@ -65,7 +61,7 @@ export async function changeKeyFile(path: string, decide: (keys: readonly Stored
   // A symbolic link stays, and its target is replaced.
   const target = await realpath(path).catch(() => path);
   await makeStateDir(dirname(target));
-  await using _lock = await lock(`${target}.lock`);
+  await using _lock = await lockFile(`${target}.lock`);
   const found = await statOf(target);
   const before = found === undefined ? [] : await readKeyFile(target);
   const after = changedKeys(before, decide(before));
@@ -83,18 +79,6 @@ export async function changeKeyFile(path: string, decide: (keys: readonly Stored
       },
     );
   }
-}
-
-async function lock(path: string): Promise<AsyncDisposable> {
-  const lateMs = performance.now() + LOCK_WAIT_MS;
-  while (!(await createFile(path, `${process.pid}\n`))) {
-    const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: Date.now() }));
-    if (Date.now() - mtimeMs > LOCK_STALE_MS) await rm(path, { force: true });
-    else if (performance.now() > lateMs)
-      throw new StartError(`another command changes the keys; if none does, remove ${path}`);
-    else await sleep(LOCK_POLL_MS);
-  }
-  return { [Symbol.asyncDispose]: () => rm(path, { force: true }) };
 }
 
 const USES = z.record(z.string(), z.number());
@@ -131,7 +115,7 @@ export async function addKeyUses(
 ): Promise<void> {
   await makeStateDir(stateDir);
   const path = usesFile(stateDir);
-  await using _lock = await lock(`${path}.lock`);
+  await using _lock = await lockFile(`${path}.lock`);
   const all = new Map(await readKeyUses(stateDir));
   for (const [id, usedMs] of uses) all.set(id, Math.max(usedMs, all.get(id) ?? 0));
   await replaceFile(path, [JSON.stringify(Object.fromEntries([...all].filter(([id]) => known.has(id))))]);
