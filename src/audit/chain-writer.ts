@@ -174,7 +174,8 @@ export class ChainWriter {
   /** Begins another file. @param isInPlace false if somebody else has removed or replaced the one before. */
   async #beginFile(isInPlace: boolean): Promise<void> {
     const { sink, events } = this.#parts;
-    if (!isInPlace) events.onReplaced();
+    // It is due already if an earlier attempt has failed.
+    if (!isInPlace && this.#segmentDue === undefined) events.onReplaced();
     // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
     this.#segmentDue ??= isInPlace ? { kind: 'rotated' } : { kind: 'rotated', replaced: true };
     this.#oldest = await sink.rotate(this.#seq + 1, async (oldest) => {

@@ -143,14 +143,12 @@ export class FileSink implements AuditSink {
     // Records of a failed write have their numbers again in the next file.
     if (this.#isTorn) await before.truncate(this.#size);
     await before.datasync();
-    if (this.#firstSeq !== undefined && (await this.isInPlace())) {
-      await rename(this.#path, renamedFile(this.#path, this.#firstSeq));
-    }
-    this.#file = await open(this.#path, 'a+', 0o600);
-    await before.close();
-    this.#size = (await this.#file.stat()).size;
+    this.#file = await this.#openNext();
+    // If a later step fails, the next attempt must not rename the new file over the one before.
     this.#firstSeq = undefined;
     this.#isTorn = false;
+    await before.close();
+    this.#size = (await this.#file.stat()).size;
     // Files that somebody else has put there do not push out records.
     const renamed = await ownFilesOf(this.#path, this.#keys);
     const removed = renamed.slice(0, Math.max(0, renamed.length - this.#maxFiles));
@@ -159,6 +157,24 @@ export class FileSink implements AuditSink {
     await beforeRemoval(this.#oldest);
     for (const { path } of removed) await rm(path, { force: true });
     return this.#oldest;
+  }
+
+  /** Renames the file, and opens a new one. If that fails, the file gets its name back, since nobody else has removed it. */
+  async #openNext(): Promise<FileHandle> {
+    const isRenamed = this.#firstSeq !== undefined && (await this.isInPlace());
+    const renamed = renamedFile(this.#path, this.#firstSeq ?? 0);
+    if (isRenamed) await rename(this.#path, renamed);
+    try {
+      return await open(this.#path, 'a+', 0o600);
+    } catch (thrown) {
+      if (isRenamed) await rename(renamed, this.#path);
+      const code = systemCode(thrown);
+      if (code === undefined) throw thrown;
+      throw new Error(
+        `a new audit file ${this.#path} cannot be opened (${code}): check free space, the rights of its directory, and ulimit -n. Records wait until it can`,
+        { cause: thrown },
+      );
+    }
   }
 
   async close(): Promise<void> {

@@ -89,6 +89,23 @@ test('a file begins with its record, though the sink failed after it was there',
   assert.equal(JSON.parse(lines[before] ?? '').kind, 'rotated');
 });
 
+test('a removed file is reported once, though attempts to begin another one fail', BOUNDED, async () => {
+  let attempts = 3;
+  const { log, replaced } = await memoryLog({
+    isFull: () => attempts < 3,
+    isInPlace: async () => attempts >= 3,
+    rotate: async () => {
+      if (++attempts < 3) throw new Error('the directory is gone');
+      return 1;
+    },
+  });
+  attempts = 0;
+  log.record({ kind: 'request' });
+  await waitUntil(() => attempts === 3);
+  await log.close();
+  assert.equal(replaced(), 1);
+});
+
 // R22
 test('a log that closes while its sink fails for some seconds loses nothing', BOUNDED, async (t) => {
   const time = stopTime(t);

@@ -14,6 +14,8 @@ export interface MemoryLog {
   readonly recoveries: readonly number[];
   /** The numbers of records that were lost at the end. */
   readonly lost: readonly number[];
+  /** How often the log has reported that its file was removed or replaced. */
+  readonly replaced: () => number;
 }
 
 /** Returns a log whose sink keeps its lines in memory, with some methods replaced. */
@@ -37,11 +39,12 @@ export async function memoryLog(
   };
   const recoveries: number[] = [];
   const lost: number[] = [];
+  let replaced = 0;
   const nothing = () => undefined;
   const events = { onWritten: nothing, onDropped: nothing, onFailed: nothing, onFailing: nothing };
   const more = {
     onRecovered: (dropped: number) => void recoveries.push(dropped),
-    onReplaced: nothing,
+    onReplaced: () => void replaced++,
     onLost: (count: number) => void lost.push(count),
   };
   const log = await AuditLog.open({
@@ -51,5 +54,5 @@ export async function memoryLog(
     process: {},
     events: { ...events, ...more },
   });
-  return { log, lines, recoveries, lost };
+  return { log, lines, recoveries, lost, replaced: () => replaced };
 }

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { FileSink } from '../../src/audit/file-sink.ts';
+import { renamedFile } from '../../src/audit/renamed-files.ts';
+import { KEY } from './memory-log.ts';
+
+const ON_LINUX = { timeout: 60_000, skip: process.platform !== 'linux' };
+
+/** Keeps this process from opening files. Returns a function that allows it again. */
+function forbidOpens(): () => void {
+  // They keep places for the pipes of the second command.
+  const spare = Array.from({ length: 40 }, () => openSync('/dev/null', 'r'));
+  const limit = (count: string) => execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${count}:`]);
+  const get = ['--pid', String(process.pid), '--nofile', '--output', 'SOFT', '--noheadings', '--raw'];
+  const before = execFileSync('prlimit', get, { encoding: 'utf8' }).trim();
+  const lowestFree = openSync('/dev/null', 'r');
+  closeSync(lowestFree);
+  limit(String(lowestFree));
+  return () => {
+    for (const file of spare) closeSync(file);
+    limit(before);
+  };
+}
+
+// R22
+test('a full file stays in place while no other one can be opened', ON_LINUX, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-sink-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const path = join(dir, 'audit.log');
+  const sink = await FileSink.open(path, { maxBytes: 10, maxFiles: 4 }, [KEY]);
+  const [first, second] = ['{"seq":1,"kind":"x"}\n', '{"seq":2,"kind":"x"}\n'];
+  await sink.append(first);
+
+  const allowOpens = forbidOpens();
+  const failure = await sink.rotate(2, async () => undefined).catch((thrown: unknown) => thrown);
+  const isInPlace = await sink.isInPlace();
+  allowOpens();
+
+  assert.match(String(failure), /a new audit file \S+audit\.log cannot be opened \(EMFILE\): check .* ulimit -n/);
+  assert.ok(isInPlace, 'nobody is told that somebody has removed it');
+  assert.ok(sink.isFull(1));
+  await sink.rotate(2, async () => undefined);
+  await sink.append(second);
+  await sink.close();
+  assert.equal(await readFile(renamedFile(path, 1), 'utf8'), first);
+  assert.equal(await readFile(path, 'utf8'), second);
+});
