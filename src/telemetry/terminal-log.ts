@@ -25,6 +25,9 @@ const SLOW_START_MS = 3_000;
 /** The time that the line of an upstream that serves waits for the number of its tools, whose lists come a moment later. */
 const LISTS_MS = 1_500;
 
+/** The number of tools is shown if it has not changed for this long since a change that was not shown. */
+const QUIET_MS = 60_000;
+
 /** A longer detail is shown at `/status` only. */
 const MAX_DETAIL_CHARS = 160;
 
@@ -139,20 +142,23 @@ export class TerminalLog {
     this.#waiting.set(upstream, timer);
   }
 
-  /** Shows how many tools an upstream has, once it serves, and when the number changes. */
+  /** Shows how many tools an upstream has, once it serves. Changes are shown at growing intervals, and the last one of several. */
   #lists({ upstream, tools: listed, offeredTools: tools = listed }: Fields): void {
     if (typeof upstream !== 'string' || typeof tools !== 'number' || this.#tools.get(upstream) === tools) return;
+    const event = this.#tools.has(upstream) ? 'tools' : 'ready';
     this.#tools.set(upstream, tools);
     if (!this.#ready.has(upstream)) return;
     clearTimeout(this.#waiting.get(upstream));
     this.#waiting.delete(upstream);
-    this.#show(this.#stateLine(upstream, 'ready', toolsText(tools)));
+    if (this.#showState(upstream, 'ready', toolsText(tools), event)) return;
+    this.#showLater(upstream, QUIET_MS, () => this.#show(this.#stateLine(upstream, 'ready', toolsText(tools))));
   }
 
-  /** Shows a state: a repeated one with its count, at growing intervals. */
-  #showState(upstream: string, phase: string, why: string): void {
-    const due = this.#repeats.due(`${upstream} ${phase}`, why, this.#terminal.now());
+  /** Shows a state: a repeated one with its count, at growing intervals. Returns whether it was shown. */
+  #showState(upstream: string, phase: string, why: string, event = phase): boolean {
+    const due = this.#repeats.due(`${upstream} ${event}`, why, this.#terminal.now());
     if (due !== undefined) this.#show(this.#stateLine(upstream, phase, why, due));
+    return due !== undefined;
   }
 
   #stateLine(upstream: string, phase: string, why: string, count = 0): string {

@@ -69,16 +69,34 @@ test('an upstream that serves is one line, with its tools, and no line about its
 });
 
 // N-10
-test('another number of tools is another line of the upstream', () => {
+test('another number of tools is a line, and the last one of several in a minute', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const line = (tools: string) => `  ✓ web              ready, ${tools}\n`;
   const text = shown((log) => {
     const child = log.child({ upstream: 'web' });
     child.info({ tools: 1 }, 'upstream lists');
     child.info({ phase: 'ready' }, 'upstream state');
-    child.info({ tools: 2 }, 'upstream lists');
-    child.info({ tools: 3 }, 'upstream lists');
+    for (const tools of [2, 3, 4, 5]) child.info({ tools }, 'upstream lists');
+    t.mock.timers.tick(60_000);
   });
-  const line = (tools: string) => `  ✓ web              ready, ${tools}\n`;
-  assert.equal(text, `${line('1 tool')}${line('2 tools')}${line('3 tools')}`);
+  assert.equal(text, `${line('1 tool')}${line('2 tools')}${line('5 tools')}`);
+});
+
+// N-10
+test('tools that change each second are lines at growing intervals', () => {
+  let nowMs = 0;
+  const write = (log: ReturnType<typeof createLogger>) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ phase: 'ready' }, 'upstream state');
+    for (; nowMs <= 305_000; nowMs += 1_000) child.info({ tools: 2 + (nowMs % 7_000) / 1_000 }, 'upstream lists');
+  };
+  assert.deepEqual(
+    shown(write, false, () => nowMs)
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => line.slice(21)),
+    ['ready, 2 tools', 'ready, 3 tools', 'ready, 7 tools (60 times)', 'ready, 2 tools (240 times)'],
+  );
 });
 
 // N-10
