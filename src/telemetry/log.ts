@@ -144,7 +144,7 @@ export function requestLogBeside(log: Logger): RequestLog | undefined {
 }
 
 /**
- * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries the number of dropped lines
+ * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries how often it was written
  * (`repeated`). The line that reports recovery carries the number of suppressed failures (`failures`).
  */
 function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {

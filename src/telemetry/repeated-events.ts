@@ -52,6 +52,12 @@ export class RepeatedEvents {
     return count;
   }
 
+  /** Counts one event as {@link due} does. Returns how many without a line came before it; undefined if no line is due. */
+  dueAfter(key: string, reason: string, nowMs: number): number | undefined {
+    const due = this.due(key, reason, nowMs);
+    return due === undefined ? undefined : Math.max(0, due - 1);
+  }
+
   /** Returns how often the events of a key happened since their last lines, and counts them as reported. */
   takeUnreported(key: string): number {
     let sum = 0;

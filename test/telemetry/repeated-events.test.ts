@@ -24,6 +24,15 @@ test('the first failure is logged, then counts at growing intervals', () => {
   ]);
 });
 
+test('a line tells how many events before it had none', () => {
+  const repeats = new RepeatedEvents();
+  const times = [0, 1, 2, MINUTE, MINUTE + 1, 5 * MINUTE];
+  assert.deepEqual(
+    times.map((atMs) => repeats.dueAfter('files', 'refused', atMs)),
+    [0, undefined, undefined, 2, undefined, 1],
+  );
+});
+
 // N-10
 test('another reason, another key, or a long pause is logged at once', () => {
   const repeats = new RepeatedEvents();

@@ -13,7 +13,7 @@ export function failureReporter(metrics: Metrics, log: Logger): FailureObserver 
     for (const { name, place } of failed) {
       metrics.countRuleFailure(name);
       // The reason is not logged: it may quote arguments.
-      const before = failures.due(name, 'failed', performance.now());
+      const before = failures.dueAfter(name, 'failed', performance.now());
       if (before === undefined) continue;
       log.warn({ rule: name, place: `${place.file}:${place.line}`, before }, 'the condition of an access rule failed');
     }
@@ -26,7 +26,7 @@ export function decisionReporter(metrics: Metrics, log: Logger): DecisionPointDe
   return ({ outcome, why }, ms) => {
     metrics.recordExternalDecision(outcome, ms / 1_000);
     if (outcome === 'allowed' || isDenial(outcome)) return;
-    const before = failures.due(outcome, why, performance.now());
+    const before = failures.dueAfter(outcome, why, performance.now());
     if (before !== undefined)
       log.warn({ outcome, why, before }, 'no external decision about a request, which is refused');
   };
