@@ -35,6 +35,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'catalog/offer.ts',
     'catalog/items/kind.ts',
     'catalog/caching.ts',
+    'store/disk/state-file.ts',
   ],
   gateway: ['json', 'protocol', 'lock', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry', 'audit'],
   downstream: [

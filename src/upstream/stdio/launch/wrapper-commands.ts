@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { isFulfilled } from '../../../thrown.ts';
-import { access, chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { access, chmod, readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../../config/values/upstream-config.ts';
 import { LIMITS, type LimitName } from '../../../limits.ts';
+import { makeStateDir } from '../../../store/disk/state-file.ts';
 import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
 import { ProcessGroup } from '../process-group.ts';
 import type { ProcessGuard } from '../process-guard.ts';
@@ -161,7 +162,7 @@ function outputOf(child: ChildProcess, stderr: StderrLog, until: 'printed' | 'cl
 }
 
 async function writeProgram(path: string, text: string): Promise<string> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeStateDir(dirname(path));
   // Another process may be running the old file.
   const temporary = `${path}.${process.pid}`;
   await writeFile(temporary, text, { mode: 0o700 });

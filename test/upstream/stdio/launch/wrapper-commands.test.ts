@@ -11,6 +11,7 @@ import { ProcessGuard } from '../../../../src/upstream/stdio/process-guard.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 
 const TIMEOUT = { timeout: 120_000 };
+const ON_LINUX = { ...TIMEOUT, skip: process.platform !== 'linux' };
 const ROOT = join(import.meta.dirname, '../../..');
 const LOG = pino({ level: 'silent' });
 const MEMORY = '@modelcontextprotocol/server-memory';
@@ -67,6 +68,14 @@ test('the wrapper runs the server if the user has configured a shell for npm', T
   await writeFile(join(home, '.npmrc'), 'script-shell=/bin/sh\n');
   assert.equal(await find('npx', ['-y', MEMORY], { env: { HOME: home } }), undefined);
   await rm(home, { recursive: true });
+});
+
+// N-07
+test('the wrapper runs the server if no printer can be written, also below /proc', ON_LINUX, async () => {
+  await using guard = new ProcessGuard(LOG);
+  const commands = new WrapperCommands('/proc/nothing/state', guard, LOG);
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  assert.equal(await commands.find('up', target('npx', ['-y', MEMORY], ROOT), { HOME: '/proc' }, signal), undefined);
 });
 
 // N-07
