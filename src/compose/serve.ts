@@ -85,7 +85,7 @@ export interface ServeOptions {
 /**
  * Starts the gateway and listens.
  *
- * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
+ * @throws {StartError} if an address or the state directory cannot be used.
  */
 export function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<RunningProcess> {
   return withCleanups((cleanups) => start(loaded, log, options, cleanups), options.onFailed);

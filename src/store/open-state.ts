@@ -1,3 +1,4 @@
+import { StartError } from '../errors.ts';
 import { systemCode } from '../thrown.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../limits.ts';
@@ -135,7 +136,7 @@ async function withAdvice<T>(stateDir: string, use: () => Promise<T>): Promise<T
     const code = systemCode(thrown);
     if (code === undefined) throw thrown;
     const user = process.getuid === undefined ? 'this user' : `user ${process.getuid()}`;
-    throw new Error(
+    throw new StartError(
       `The state directory ${stateDir} cannot be used: ${REASONS[code] ?? 'the system refuses it'} (${code}). ` +
         `Set gateway.stateDir in the config, or XDG_STATE_HOME, to a directory that ${user} can write.`,
       { cause: thrown },

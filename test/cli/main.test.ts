@@ -76,6 +76,7 @@ test('run ends where no state directory can be made, also below /proc', ON_LINUX
   const { code, stderr } = await linkspan(['run', '--config', 'homeless.json'], { HOME: '/proc' });
   assert.equal(code, 1);
   assert.match(stderr, /The state directory \/proc\/\S+ cannot be used: it does not exist and cannot be made/);
+  assert.ok(!stderr.includes(' at '), 'no stack');
 });
 
 test('validate prints endpoints and upstreams, and no secret', BOUNDED, async () => {
