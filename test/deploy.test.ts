@@ -72,7 +72,9 @@ function metricNames(queries: readonly string[]): ReadonlySet<string> {
 }
 
 test('rules and dashboard use only metrics and recordings that exist', async () => {
-  const text = await createMetrics('0').text();
+  const metrics = createMetrics('0');
+  metrics.addProcess();
+  const text = await metrics.text();
   const known = new Set([...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name));
   const queries = [
     ...RULES.map(({ expr }) => expr),

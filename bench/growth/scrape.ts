@@ -41,6 +41,7 @@ function fill(metrics: Metrics): void {
 /** Measures the writing of all metrics in this process, with each label at its bound. */
 async function measure(): Promise<Figures> {
   const metrics = createMetrics('0');
+  metrics.addProcess();
   fill(metrics);
   let bytes = 0;
   let tookMs = 0;

@@ -1,4 +1,3 @@
-import type { Logger } from 'pino';
 import { viewsOf } from '../catalog/view.ts';
 import { COMMAND } from '../command-name.ts';
 import type { Config } from '../config/values/config.ts';
@@ -7,7 +6,7 @@ import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { Offers } from '../gateway/lists/offers.ts';
 import { DiskOfferStore } from '../store/disk/offer-store.ts';
 import { createLogger } from '../telemetry/log.ts';
-import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
+import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { type LastLists, lastLists } from './lists/last-lists.ts';
 
@@ -18,9 +17,6 @@ export interface OfflineGateway extends LastLists {
   readonly doubt: string | undefined;
 }
 
-/** Nobody reads them. One pair for the process, because metrics have timers that do not end. */
-let silent: { readonly log: Logger; readonly metrics: Metrics } | undefined;
-
 /**
  * Reads the last good lists of a config's upstreams. Changes nothing.
  *
@@ -30,8 +26,8 @@ export async function openOffline(config: Config, stateDir = config.stateDir): P
   const views = viewsOf(config);
   const gate = new Gate(config.access, [], undefined, undefined, scopesOnDemandOf(config.auth));
   const store = new DiskOfferStore(stateDir);
-  silent ??= { log: createLogger('silent'), metrics: createMetrics(VERSION) };
-  const { log, metrics } = silent;
+  // Nobody reads them.
+  const [log, metrics] = [createLogger('silent', { write: () => undefined }), createMetrics(VERSION)];
   const offers = new Offers({ config, views, pseudonymsOf: () => [], audienceOf: () => '', gate, store, log, metrics });
   await offers.restore();
   const lists = lastLists(offers, views);

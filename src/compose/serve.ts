@@ -97,6 +97,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
   const { stateDir } = config;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
+  metrics.addProcess();
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   const tracing = await openTracing(config, metrics, log);
   const callers = new Callers((limit) => metrics.countLimit(limit));

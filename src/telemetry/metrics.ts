@@ -158,15 +158,12 @@ function toolGauges(registry: Registry) {
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
 
 /**
- * Creates all metrics in a registry of their own.
+ * Creates all metrics in a registry of their own, without those of the process itself.
  *
  * @param commit of the build; `unknown` if it is not known.
  */
 export function createMetrics(version: string, commit = 'unknown') {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
-  for (const name of MISNAMED) registry.removeSingleMetric(name);
-
   const server = new Durations(
     'mcp_server_operation_duration_seconds',
     'Time from the request of a client to its answer.',
@@ -280,6 +277,11 @@ export function createMetrics(version: string, commit = 'unknown') {
     ),
     /** Registers a function that returns the bytes held of this kind; it is called at each scrape. */
     reportHeldBytes: heldBytes(registry),
+    /** Adds the metrics of the process itself. They are measured until it ends, so only a registry that is served gets them. */
+    addProcess: () => {
+      collectDefaultMetrics({ register: registry });
+      for (const name of MISNAMED) registry.removeSingleMetric(name);
+    },
     /** Calls `update` before each scrape, for gauges that are expensive to keep up to date. */
     beforeScrape: (update: () => Promise<void>) => void updates.push(update),
     /** Returns all metrics in Prometheus' text format, of {@link METRICS_TYPE}. */

@@ -56,6 +56,13 @@ test('a session is served by one process of its upstream, whichever worker accep
   await connected[Symbol.asyncDispose]();
 });
 
+for (const workers of [1, 2]) {
+  test(`the metrics of the process itself are served (workers: ${workers})`, OPTIONS, async () => {
+    await using gateway = await startGateway({ mcpServers: {}, gateway: { workers } });
+    assert.ok(((await metricOf(gateway, /^process_resident_memory_bytes /)) ?? 0) > 0);
+  });
+}
+
 test('streams, questions, their answers and cancellations cross workers', OPTIONS, async () => {
   await using gateway = await start({ nonce: NONCE });
   const url = gateway.endpoint();

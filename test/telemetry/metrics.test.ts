@@ -113,7 +113,7 @@ test('the number of reasons is bounded', async () => {
   assert.ok(found.includes('linkspan_auth_failures_total{reason="_other"} 68'), found.join('\n'));
 });
 
-test('the merged endpoint, the version and the process itself are there', async () => {
+test('the merged endpoint and the version are there', async () => {
   const metrics = createMetrics('1.2.3');
   metrics.setCatalogTools('', 'legacy', { tools: 12, tokens: 3_400 });
   metrics.setCatalogTools('files', 'modern', { tools: 5, tokens: 900 });
@@ -129,5 +129,11 @@ test('the merged endpoint, the version and the process itself are there', async 
   assert.deepEqual(await lines(metrics, 'linkspan_build_info'), [
     'linkspan_build_info{version="1.2.3",commit="unknown"} 1',
   ]);
+});
+
+test('only a registry that is asked to measures the process itself', async () => {
+  const metrics = createMetrics('1.2.3');
+  assert.deepEqual([await lines(metrics, 'process_'), await lines(metrics, 'nodejs_')], [[], []]);
+  metrics.addProcess();
   assert.equal((await lines(metrics, 'process_cpu_seconds_total')).length, 1);
 });

@@ -42,6 +42,7 @@ async function start(
   const { stateDir } = config;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
+  metrics.addProcess();
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
