@@ -8,7 +8,7 @@ import { accepted, asker } from '../support/asker.ts';
 import { type AuditRecord, openTestAudit, recordsIn } from '../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
-import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { type MemoryUpstream, memoryUpstream, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, ModernClient, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
@@ -51,6 +51,18 @@ const outcomeOf = ({ name, decision, outcome, error, executed }: AuditRecord) =>
   error,
   executed,
 ];
+
+/** Calls the tool `echo` of an upstream, and returns the outcome in each record of the call. */
+async function recordsOfCall(memory: MemoryUpstream) {
+  await using audit = await openTestAudit();
+  {
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo'));
+  }
+  const records = await audit.records();
+  return records.filter(({ method }) => method === 'tools/call').map(outcomeOf);
+}
 
 // SEC-44
 test('a call has one record that says who, what, the decision and the outcome', TIMEOUT, async () => {
@@ -181,27 +193,17 @@ for (const client of ['legacy', 'modern']) {
 
 // SEC-44
 test('a result that holds the type of another one is recorded as a result', TIMEOUT, async () => {
-  await using audit = await openTestAudit();
   const memory = memoryUpstream({
     lists: { tools: TOOLS },
     request: (peer, request) => {
       peer.send(result(request, { structuredContent: { resultType: 'task' }, content: [] }));
     },
   });
-  {
-    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
-    const client = await gateway.connect();
-    await client.result('tools/call', toolCall('up__echo'));
-  }
-  const records = await audit.records();
-  assert.deepEqual(records.filter(({ method }) => method === 'tools/call').map(outcomeOf), [
-    ['up__echo', 'allowed', 'ok', undefined, 'yes'],
-  ]);
+  assert.deepEqual(await recordsOfCall(memory), [['up__echo', 'allowed', 'ok', undefined, 'yes']]);
 });
 
 // REL-17 SEC-44
 test('a call is answered and recorded although its result names a member twice', TIMEOUT, async () => {
-  await using audit = await openTestAudit();
   const memory = memoryUpstream({
     lists: { tools: TOOLS },
     request: (peer, { id }) => {
@@ -209,15 +211,7 @@ test('a call is answered and recorded although its result names a member twice',
       peer.send(`{"jsonrpc":"2.0","id":${id},"result":${text}}`);
     },
   });
-  {
-    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
-    const client = await gateway.connect();
-    await client.result('tools/call', toolCall('up__echo'));
-  }
-  const records = await audit.records();
-  assert.deepEqual(records.filter(({ method }) => method === 'tools/call').map(outcomeOf), [
-    ['up__echo', 'allowed', 'ok', undefined, 'yes'],
-  ]);
+  assert.deepEqual(await recordsOfCall(memory), [['up__echo', 'allowed', 'ok', undefined, 'yes']]);
 });
 
 // SEC-44
