@@ -1,11 +1,19 @@
-import { isRecord, memberOf } from '../../json/record.ts';
+import { memberOf } from '../../json/record.ts';
 import type { AuditEvent, AuditOutcome, AuditVerdict } from '../../audit/audit-event.ts';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { isWithheldUri } from '../../catalog/resources/resources.ts';
 import { GatewayError } from '../../errors.ts';
-import type { RawObject } from '../../json/json.ts';
+import { isObjectText, JsonTextError, type RawObject } from '../../json/json.ts';
 import { isRetry } from '../../protocol/input-required.ts';
-import type { Answer, Notification, Request, Response, RpcError } from '../../protocol/jsonrpc.ts';
+import {
+  type Answer,
+  type Notification,
+  parsed,
+  type Request,
+  type Response,
+  type Result,
+  type RpcError,
+} from '../../protocol/jsonrpc.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
 import type { LoggedClient } from '../../telemetry/request-log.ts';
 import type { Caller } from '../front/caller.ts';
@@ -221,15 +229,27 @@ function outcomeOf({ params }: Request, answer: Answer, error: ErrorType | undef
   if (error === 'tool_error') return 'tool-error';
   if (answer.kind === 'error') return 'error';
   // The text of a list is made when it is read.
-  if (answer.tail !== undefined || !(answer.result.includes('"input_required"') || answer.result.includes('"task"'))) {
-    return 'ok';
-  }
-  // A `RawObject` refuses a member that is there twice.
-  const result: unknown = JSON.parse(answer.result);
-  const type = memberOf(result, 'resultType');
+  if (answer.tail !== undefined) return 'ok';
+  const asksForTask = params?.raw('task') !== undefined;
+  // Most results have no such member at any depth, so their members are not read.
+  if (!TYPED.test(answer.result) && !(asksForTask && WITH_TASK.test(answer.result))) return 'ok';
+  const result = membersOf(answer);
+  const type = result?.string('resultType');
   if (type === 'input_required') return 'input-required';
-  const isTask = type === 'task' || (params?.raw('task') !== undefined && isRecord(memberOf(result, 'task')));
-  return isTask ? 'task' : 'ok';
+  return type === 'task' || (asksForTask && isObjectText(result?.raw('task'))) ? 'task' : 'ok';
+}
+
+const TYPED = /"resultType"\s*:\s*"(?:input_required|task)"/;
+const WITH_TASK = /"task"\s*:\s*\{/;
+
+/** Returns the members of a result; undefined if one is there twice. The gateway takes no such result for a question or a task. */
+function membersOf(answer: Result): RawObject | undefined {
+  try {
+    return parsed(answer).parsedResult;
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    return undefined;
+  }
 }
 
 function upstreamOf(exchange: OpenExchange | undefined): string | undefined {
