@@ -61,7 +61,7 @@ const TOO_MANY: Memory = {
 };
 const UNREADABLE: Memory = { memoryBytes: undefined, memoryNote: 'unknown: the system does not let us read it' };
 
-/** Where the system shows the memory of a process, the best first. */
+/** The files in which the system shows the memory of a process, the best first. */
 const SOURCES = [
   { file: 'smaps_rollup', line: /^Pss:\s+(\d+) kB/m, note: 'PSS: a page that processes share is divided among them' },
   // Every user can read this file, and kernels older than 4.14 have it too.
