@@ -45,7 +45,7 @@ export class ModernCalls {
   async call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
     const { params, source: listed } = to;
     const { resourceCache, callAnswers, taskCalls } = this.#parts;
-    const version = resourceCache.versionOf(upstream.id);
+    const readVersion = exchange.request.method === 'resources/read' ? resourceCache.versionOf(upstream.id) : undefined;
     let source = listed;
     let sent = params;
     for (let round = 1; round <= LIMITS.inputRounds; round++) {
@@ -63,8 +63,8 @@ export class ModernCalls {
         answer.kind === 'result' ? readIncomplete(upstream.id, exchange, answer.parsedResult) : undefined;
       if (incomplete === undefined) {
         if (answer.kind === 'error') await callAnswers.awaitLists(exchange);
-        if (exchange.request.method === 'resources/read') {
-          resourceCache.store(readOf(exchange.holder, upstream, sent), version, answer, performance.now());
+        if (readVersion !== undefined) {
+          resourceCache.store(readOf(exchange.holder, upstream, sent), readVersion, answer, performance.now());
         }
         return callAnswers.toOutcome(exchange, link, source, answer);
       }
