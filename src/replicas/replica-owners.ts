@@ -236,9 +236,9 @@ export class ReplicaOwners implements Owners {
     return (await this.#placements.memberOf(process)) !== undefined;
   }
 
-  /** Checks at once whether a session still belongs to this process, after a write of its state was refused. */
-  recheck(session: SessionRef): void {
-    void this.#placements.recheck(sessionKey(session));
+  /** Checks at once whether a session still belongs to this process, after a write of its state was refused. Never rejects. */
+  async recheck(session: SessionRef): Promise<void> {
+    await this.#placements.recheck(sessionKey(session));
   }
 
   onLost(session: SessionRef, listener: () => void): void {

@@ -208,15 +208,20 @@ export class Placements {
     if (held !== undefined && this.#isStale(held)) await this.#reclaim(held);
   }
 
-  /** Confirms a placement at once, after a write with it was refused. Reports it as lost also if there is none. Never rejects. */
+  /**
+   * Confirms a placement at once, after a write with it was refused, or claims it if it is one of an earlier member. Reports it as lost also if there
+   * is none. Never rejects.
+   */
   async recheck(key: PlacementKey): Promise<void> {
-    const placement = this.held(key);
-    if (placement === undefined) {
+    const held = this.#held.get(keyText(key));
+    if (held === undefined) {
       this.#parts.onLost(key);
-      return;
+    } else if (this.#isStale(held)) {
+      await this.#settle(key).catch(ignore);
+    } else {
+      const isConfirmed = await this.#parts.table.confirm(key, held.placement).catch(() => true);
+      if (!isConfirmed && this.held(key) === held.placement) this.#lose(key);
     }
-    const isConfirmed = await this.#parts.table.confirm(key, placement).catch(() => true);
-    if (!isConfirmed && this.held(key) === placement) this.#lose(key);
   }
 
   /**

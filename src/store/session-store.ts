@@ -36,8 +36,8 @@ export const ATTACHMENTS_FRACTION = 0.5;
 export interface Fencing {
   /** Returns the placement of a session of this process, as text; undefined if it has none. */
   readonly fenceOf: (session: SessionRef) => string | undefined;
-  /** Called when a change is refused, because the session is not that of this process any more. */
-  readonly onFenced: (session: SessionRef) => void;
+  /** Called when a change is refused. Finds out whether the session still belongs to this process. Never rejects. */
+  readonly onFenced: (session: SessionRef) => Promise<void>;
 }
 
 /**

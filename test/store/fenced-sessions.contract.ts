@@ -20,13 +20,18 @@ export class SessionProcess<Store extends SessionStore = SessionStore> {
   readonly table: PlacementTable;
   /** Sessions whose changes were refused. */
   readonly fenced: SessionRef[] = [];
+  /** Checks whether a session whose change was refused belongs to this process. */
+  onFenced: ((session: SessionRef) => Promise<void>) | undefined;
   readonly #placements = new Map<string, string>();
 
   constructor(table: PlacementTable, open: (fencing: Fencing) => Store) {
     this.table = table;
     this.store = open({
       fenceOf: (session) => this.#placements.get(keyText(sessionKey(session))),
-      onFenced: (session) => this.fenced.push(session),
+      onFenced: async (session) => {
+        this.fenced.push(session);
+        await this.onFenced?.(session);
+      },
     });
   }
 
@@ -114,6 +119,22 @@ export function fencedSessionsContract(
     assert.equal(await one.store.change(session, { kind: 'subscribe', uri: 'new' }), undefined);
     assert.deepEqual(await two.store.load(session), { subscriptions: ['new'] });
   });
+
+  // REL-27
+  test(
+    `${name}: a change that crosses a new claim of its own process is made with the new token`,
+    OPTIONS,
+    async () => {
+      const [one] = await open();
+      const session = await one.open();
+      // The process learns of its new placement after the change was sent.
+      const claimed = await one.table.claim(sessionKey(session), 'one again', 'one');
+      one.onFenced = (each) => one.claim(each, claimed.member);
+      assert.equal(await one.store.change(session, { kind: 'use', upstream: 'x' }), undefined);
+      assert.deepEqual(one.fenced, [session]);
+      assert.deepEqual(await one.store.load(session), { subscriptions: [], upstreams: ['x'] });
+    },
+  );
 
   // REL-27
   test(`${name}: a process without a placement changes nothing`, OPTIONS, async () => {

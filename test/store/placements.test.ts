@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { GatewayError } from '../../src/errors.ts';
 import type { RedisConfig } from '../../src/config/values/config.ts';
 import { MemoryPlacementTable } from '../../src/store/memory/placement-table.ts';
@@ -502,5 +503,28 @@ test('a placement that is not held is reported as lost when it is checked', OPTI
   const one = await join(memory);
   await one.placements.recheck(keyOf('s.1'));
   assert.deepEqual(one.lost, [keyOf('s.1')]);
+  await one.placements.close();
+});
+
+// REL-27
+test('a placement is not lost while the process claims it again', OPTIONS, async () => {
+  const { memory } = tableWith({});
+  const [asked, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<boolean>()];
+  const isEnded = () => {
+    asked.resolve();
+    return gate.promise;
+  };
+  const one = await join(memory, { isEnded });
+  const key = keyOf('s.1');
+  await one.placements.claim(key);
+  await memory.leave(one.placements.self.id);
+  await one.placements.renew();
+  await asked.promise;
+  const rechecked = one.placements.recheck(key);
+  await turn();
+  gate.resolve(false);
+  await rechecked;
+  assert.deepEqual(one.lost, []);
+  assert.equal(one.placements.held(key)?.member, one.placements.self.id);
   await one.placements.close();
 });

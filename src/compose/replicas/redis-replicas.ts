@@ -96,7 +96,10 @@ export async function openRedisReplicas(
           await sessions[Symbol.asyncDispose]();
         },
       };
-      return { state, events: redis.events ? { store: events, onRefused: recheck } : undefined };
+      return {
+        state,
+        events: redis.events ? { store: events, onRefused: (session) => void recheck(session) } : undefined,
+      };
     },
     onUnreadable: (other) =>
       log.error(

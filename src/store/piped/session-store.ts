@@ -1,5 +1,6 @@
 import type { Fencing, SessionStore } from '../session-store.ts';
 import { STORE_NOTICES, STORES } from './methods.ts';
+import { fencedChange } from '../sessions/fenced-change.ts';
 import type { PipeCalls } from './pipe-calls.ts';
 import { remoteStore } from './remote-store.ts';
 
@@ -8,7 +9,7 @@ export interface PipedSessionStoreParts extends Fencing {
 }
 
 /** Returns the session store of the parent. A change carries the placement of the session, and is refused if another worker has claimed it since. */
-export function pipedSessionStore({ calls, fenceOf, onFenced }: PipedSessionStoreParts): SessionStore {
+export function pipedSessionStore({ calls, ...fencing }: PipedSessionStoreParts): SessionStore {
   const parent = remoteStore(calls, STORES.sessions);
   let failure: string | undefined;
   calls.serve(STORE_NOTICES.stateFailure, async (why) => {
@@ -19,11 +20,7 @@ export function pipedSessionStore({ calls, fenceOf, onFenced }: PipedSessionStor
     get failure() {
       return failure;
     },
-    change: async (session, change) => {
-      const reply = await parent.change(session, change, fenceOf(session));
-      if (reply === 'fenced') onFenced(session);
-      return reply;
-    },
+    change: (session, change) => fencedChange(fencing, session, (fence) => parent.change(session, change, fence)),
     [Symbol.asyncDispose]: async () => {
       // The parent has the journal.
     },

@@ -9,6 +9,7 @@ import {
   type SessionRef,
   type SessionStore,
 } from '../session-store.ts';
+import { fencedChange } from '../sessions/fenced-change.ts';
 import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../sessions/session-table.ts';
 import type { RedisAccess } from './access.ts';
 import type { Script } from './connection.ts';
@@ -84,7 +85,7 @@ export class RedisSessionStore implements SessionStore {
   }
 
   async change(session: SessionRef, change: SessionChange): Promise<LimitName | 'fenced' | undefined> {
-    const { box, fenceOf, onFenced, onLimit } = this.#parts;
+    const { box, onLimit } = this.#parts;
     const { field, text } = partsOf(change);
     if (change.kind === 'subscribe' && Buffer.byteLength(text) > LIMITS.subscriptionUriBytes) {
       onLimit('subscriptionUriBytes');
@@ -96,14 +97,15 @@ export class RedisSessionStore implements SessionStore {
     }
     const isSealed = change.kind !== 'level' && change.kind !== 'unsubscribe';
     const sealed = isSealed ? box.seal(this.#entryOf(session, field), text) : '';
-    const args = [fenceOf(session) ?? '', change.kind, field, sealed, TEXT_BYTES + sealed.length];
+    const args = [change.kind, field, sealed, TEXT_BYTES + sealed.length];
     const { subscriptionsPerSession, sessionRecordBytesPerPrincipal: most } = LIMITS;
     const bounds = [subscriptionsPerSession, most, most * ATTACHMENTS_FRACTION];
-    const reply = CHANGE_REPLY.parse(await this.#run(CHANGE, session, [...args, ...bounds]));
-    if (reply === '') return undefined;
-    if (reply === 'fenced') onFenced(session);
-    else onLimit(reply);
-    return reply;
+    return await fencedChange(this.#parts, session, async (fence = '') => {
+      const reply = CHANGE_REPLY.parse(await this.#run(CHANGE, session, [fence, ...args, ...bounds]));
+      if (reply === '') return undefined;
+      if (reply !== 'fenced') onLimit(reply);
+      return reply;
+    });
   }
 
   async end(session: SessionRef): Promise<boolean> {

@@ -288,7 +288,7 @@ test('the end of a session removes its events', OPTIONS, async () => {
     keys,
     box,
     fenceOf: () => undefined,
-    onFenced: () => undefined,
+    onFenced: async () => undefined,
     revokedText: () => '',
     onLimit: () => undefined,
   });

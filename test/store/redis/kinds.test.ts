@@ -54,7 +54,7 @@ async function useAll(config: RedisConfig): Promise<void> {
     const store = new RedisSessionStore({
       ...opened,
       fenceOf: () => fence,
-      onFenced: () => undefined,
+      onFenced: async () => undefined,
       revokedText: (key) => table.revokedText(key),
       onLimit: () => undefined,
     });
