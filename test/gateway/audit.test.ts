@@ -4,12 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { RawObject } from '../../src/json/json.ts';
+import { MemoryOutcomeStore } from '../../src/store/memory/outcome-store.ts';
 import { accepted, asker } from '../support/asker.ts';
 import { type AuditRecord, openTestAudit, recordsIn } from '../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, ModernClient, modernRequest } from '../support/modern-client.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { lockOf } from '../support/pins.ts';
@@ -602,6 +604,42 @@ test('a read of a resource that the lock withholds is denied by the lock', TIMEO
     ],
   );
 });
+
+for (const place of ['this process', 'the store']) {
+  // SEC-44
+  test(`the kept error of a parked call does not choose the decision (in ${place})`, TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    await using audit = await openTestAudit();
+    const { memory, call } = asker();
+    const processes = new JoinedProcesses();
+    processes.outcomes = new MemoryOutcomeStore(() => undefined);
+    {
+      await using gateway = await testCore({ up: { memory } }, {}, processes, audit.trail);
+      const ask = (retry: object) => {
+        const { reply } = modernRequest(
+          gateway,
+          'tools/call',
+          { ...toolCall('up__ask'), ...retry },
+          { capabilities: FORM },
+        );
+        return time.passUntil(reply, 1);
+      };
+      const { requestState } = inputRequiredIn(await ask({}));
+      const { peer, request } = call('');
+      const error = { code: -32_001, message: 'ran', data: { code: 'unauthorized', executed: 'no' } };
+      peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":${JSON.stringify(error)}}`);
+      await time.passUntil(
+        waitUntil(() => [...gateway.core.parked.waiting()].length === 0),
+        1,
+      );
+      // The process keeps it for a minute, and the store for longer.
+      if (place === 'the store') time.pass(61_000);
+      assert.equal((await ask({ requestState, inputResponses: {} })).error?.message, 'ran');
+    }
+    const records = (await audit.records()).filter(({ method }) => method === 'tools/call');
+    assert.deepEqual(records.map(outcomeOf).at(-1), ['up__ask', 'allowed', 'error', 'rpc_error', 'unknown']);
+  });
+}
 
 // SEC-44
 test('the data of an error inside a task is that of the upstream', TIMEOUT, async () => {

@@ -226,9 +226,9 @@ export class ModernRequests implements ModernRequestHost {
       // The name leads to another item by now, and that one was judged.
       if (upstream !== to.upstream || (tool ?? item) !== own) throw new GatewayError('invalid-state');
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
-      if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to.upstream, state, retry);
+      if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to, state, retry);
       if (ownership.kind === 'elsewhere') return await delegateOnly(modernRequest, ownership.owner);
-      return await this.#parts.parked.endOf(state.park, to.upstream);
+      return await this.#endOf(modernRequest, modernClient, to, state.park, to.upstream);
     }
     // The upstream has answered the earlier request instead of running it.
     modernRequest.continuesCall = false;
@@ -312,14 +312,16 @@ export class ModernRequests implements ModernRequestHost {
 
   async #resume(
     modernRequest: ModernRequest,
-    { caller, group, logLevel }: ModernClient,
-    upstream: string,
+    modernClient: ModernClient,
+    to: UpstreamRoute,
     state: { readonly park: string; readonly round: number },
     retry: Retry,
   ): Promise<Answer> {
     const { audit, links, parked } = this.#parts;
+    const { caller, group, logLevel } = modernClient;
+    const { upstream } = to;
     await audit?.begin(modernRequest.request, caller, upstream);
-    return await parked.resume(state, retry.inputResponses, (exchange, rounds) => {
+    const answer = parked.resume(state, retry.inputResponses, (exchange, rounds) => {
       exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
       modernRequest.bind(exchange);
       const { holder } = exchange;
@@ -327,6 +329,25 @@ export class ModernRequests implements ModernRequestHost {
       // Sent before the answers, after which the upstream goes on.
       if (logLevel !== undefined && link !== undefined) void links.levels.ensure(holder, link, logLevel);
     });
+    return await (answer ?? this.#endOf(modernRequest, modernClient, to, state.park));
+  }
+
+  /** Returns the kept end of a parked call. An error of its upstream is one in the records of the retry too. */
+  async #endOf(
+    modernRequest: ModernRequest,
+    modernClient: ModernClient,
+    to: UpstreamRoute,
+    park: string,
+    lostUpstream?: string,
+  ): Promise<Answer> {
+    const { answer, isUpstreams } = await this.#parts.parked.endOf(park, lostUpstream);
+    if (!isUpstreams) return answer;
+    const exchange = new OpenExchange(modernClient, modernClient.group, modernRequest.request, modernRequest.sink);
+    exchange.upstream = to.upstream;
+    exchange.setTool(to);
+    exchange.outcome = { answer, error: 'rpc_error' };
+    modernRequest.bind(exchange);
+    return answer;
   }
 }
 

@@ -1,6 +1,7 @@
 import { detach } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
+import type { ReadAnswer } from '../exchange/answer-text.ts';
 
 /** The time that the answer of a call is kept, for a client whose connection broke just then. */
 export const RETAIN_MS = 60_000;
@@ -12,7 +13,7 @@ const CHAR_BYTES = 2;
 
 interface EndedCall {
   readonly principal: string;
-  readonly answer: Answer;
+  readonly end: ReadAnswer;
   readonly bytes: number;
   /** Monotonic ms. */
   readonly untilMs: number;
@@ -36,11 +37,11 @@ export class EndedCalls {
   }
 
   /** Adds the answer of a call, and removes the oldest ones that it leaves no room for. */
-  add(id: string, principal: string, answer: Answer, nowMs: number): void {
+  add(id: string, principal: string, { answer, isUpstreams }: ReadAnswer, nowMs: number): void {
     const kept: Answer = answer.kind === 'result' ? { kind: 'result', result: detach(answer.result) } : answer;
     const text = kept.kind === 'result' ? kept.result : JSON.stringify(kept.error);
     const bytes = ENTRY_BYTES + CHAR_BYTES * text.length;
-    this.#calls.set(id, { principal, answer: kept, bytes, untilMs: nowMs + RETAIN_MS });
+    this.#calls.set(id, { principal, end: { answer: kept, isUpstreams }, bytes, untilMs: nowMs + RETAIN_MS });
     this.#count(principal, bytes);
     const isOwn = (call: EndedCall) => call.principal === principal;
     while ((this.#bytesOf.get(principal) ?? 0) > LIMITS.endedCallBytesPerPrincipal) {
@@ -50,9 +51,9 @@ export class EndedCalls {
   }
 
   /** Returns the answer of a call; undefined if it is not kept. */
-  find(id: string, nowMs: number): Answer | undefined {
+  find(id: string, nowMs: number): ReadAnswer | undefined {
     const call = this.#calls.get(id);
-    return call !== undefined && nowMs < call.untilMs ? call.answer : undefined;
+    return call !== undefined && nowMs < call.untilMs ? call.end : undefined;
   }
 
   /** Returns whether the answer of a call that ended lately may be missing. */

@@ -17,7 +17,8 @@ import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { EndedCalls, RETAIN_MS } from './ended-calls.ts';
-import { answerText, readAnswer } from '../exchange/answer-text.ts';
+import { answerText, type ReadAnswer, readAnswer } from '../exchange/answer-text.ts';
+import { isUpstreamError } from '../records/audit-recorder.ts';
 import type { OutcomeStore } from '../../store/outcome-store.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 
@@ -94,6 +95,12 @@ function callIsOver(): GatewayError {
   return new GatewayError('invalid-state', { message: 'the call is over; make it again' });
 }
 
+/** Returns the answer that has ended the call of an exchange, with whose error it is. */
+function endIn(exchange: OpenExchange, answer: Answer): ReadAnswer {
+  const isUpstreams = answer.kind === 'error' && exchange.failure === undefined && isUpstreamError(exchange);
+  return { answer, isUpstreams };
+}
+
 /** The parked calls of this process, in the order of parking. */
 export class ParkedCalls {
   readonly #parts: ParkedCallsParts;
@@ -142,7 +149,7 @@ export class ParkedCalls {
       item: item === undefined || item.length > ITEM_CHARS ? undefined : item,
       principal: exchange.client.caller.principal.key,
       rounds,
-      work: this.#parts.outcomes === undefined ? work : this.#stored(id, work),
+      work: this.#parts.outcomes === undefined ? work : this.#stored(id, exchange, work),
       round: 0,
       outcomes: new Map(),
       isAbandoned: false,
@@ -187,14 +194,15 @@ export class ParkedCalls {
   }
 
   /**
-   * Continues a parked call with the responses of a retry. A repeated retry of the same round gets the same answer.
+   * Continues a parked call with the responses of a retry. A repeated retry of the same round gets the same answer. Returns undefined if the call has
+   * ended; see {@link endOf}.
    *
    * @throws {GatewayError} `invalid-state`; `outcome-unknown` if this process stops; `invalid-params` if a response is not a valid answer.
    *   Then the call stays parked, and the same `requestState` accepts corrected responses.
    */
-  resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
+  resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> | undefined {
     const call = this.#calls.get(state.park);
-    if (call === undefined) return this.endOf(state.park);
+    if (call === undefined) return undefined;
     if (call.isAbandoned) throw callIsOver();
     const known = call.outcomes.get(state.round);
     if (known !== undefined) {
@@ -244,7 +252,9 @@ export class ParkedCalls {
 
   /** Replaces a call by its answer. */
   #onEnd(call: ParkedCall, answer: Answer): void {
-    if (this.#calls.delete(call.id)) this.#ended.add(call.id, call.principal, answer, performance.now());
+    if (this.#calls.delete(call.id)) {
+      this.#ended.add(call.id, call.principal, endIn(call.exchange, answer), performance.now());
+    }
     // Has no effect if the client has come back.
     call.wait?.end(endOfStep(call.upstream, call.isAbandoned ? 'client-timeout' : 'cancelled'));
     this.#parts.gauge.remove();
@@ -253,11 +263,12 @@ export class ParkedCalls {
   }
 
   /** Resolves with the answer of a call once it is stored for other processes. So no client knows an end that they do not. */
-  async #stored(id: string, work: Promise<Answer>): Promise<Answer> {
+  async #stored(id: string, exchange: OpenExchange, work: Promise<Answer>): Promise<Answer> {
     const answer = await work;
     const { outcomes, settings, log } = this.#parts;
     try {
-      await outcomes?.settle(id, answerText(answer), settings().sessions.parkMs + RETAIN_MS);
+      const { isUpstreams } = endIn(exchange, answer);
+      await outcomes?.settle(id, answerText(answer, isUpstreams), settings().sessions.parkMs + RETAIN_MS);
     } catch (thrown) {
       log.debug({ err: thrown }, 'the end of a parked call is not stored for other replicas');
     }
@@ -271,12 +282,12 @@ export class ParkedCalls {
    * @throws {GatewayError} `outcome-unknown` if a process that is gone or stops may have cancelled it, or if its answer is not kept any more; else
    *   `invalid-state`.
    */
-  async endOf(park: string, lostUpstream?: string): Promise<Answer> {
+  async endOf(park: string, lostUpstream?: string): Promise<ReadAnswer> {
     const ended = this.#ended.find(park, performance.now());
     if (ended !== undefined) return ended;
     const text = await this.#parts.outcomes?.find(park);
     const stored = text === undefined ? undefined : readAnswer(jsonOf(text));
-    if (stored !== undefined) return stored.answer;
+    if (stored !== undefined) return stored;
     if (lostUpstream === undefined && !this.#isClosed) {
       if (!this.#ended.mayLack(performance.now())) throw callIsOver();
       const message = 'the answer of this call is not kept any more; check what the call did before you make it again';

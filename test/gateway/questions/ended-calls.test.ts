@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { ReadAnswer } from '../../../src/gateway/exchange/answer-text.ts';
 import { EndedCalls } from '../../../src/gateway/questions/ended-calls.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Answer } from '../../../src/protocol/jsonrpc.ts';
 
-const BIG: Answer = { kind: 'result', result: JSON.stringify('x'.repeat(2 ** 20)) };
-const FAILED: Answer = { kind: 'error', error: { code: -32603, message: 'Failed' } };
+const end = (answer: Answer, isUpstreams = false): ReadAnswer => ({ answer, isUpstreams });
+const BIG = end({ kind: 'result', result: JSON.stringify('x'.repeat(2 ** 20)) });
+const FAILED = end({ kind: 'error', error: { code: -32603, message: 'Failed' } }, true);
 
 /** Adds large answers of these principals, one for each. Returns the ids of those that are kept, and the limits that were reached. */
 function keptOf(principals: readonly string[]) {
@@ -46,6 +48,6 @@ test('limit endedCallBytes: the oldest answer of all goes', () => {
 test('an answer that is larger than the bound is not kept', () => {
   const calls = new EndedCalls(() => undefined);
   const result = 'x'.repeat(LIMITS.endedCallBytesPerPrincipal / 2);
-  calls.add('a', 'ann', { kind: 'result', result }, 0);
+  calls.add('a', 'ann', end({ kind: 'result', result }), 0);
   assert.deepEqual([calls.size, calls.find('a', 0), calls.mayLack(0)], [0, undefined, true]);
 });
