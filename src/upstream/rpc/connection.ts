@@ -53,6 +53,8 @@ export interface ConnectionEvents<Context> {
    */
   onNotification(notification: Notification, about: Context | undefined): void;
   onServerRequest(request: ServerRequest<Context>): void;
+  /** The handler of a server request has thrown. The upstream gets an error, and the connection goes on. */
+  onFault?(thrown: unknown): void;
   /** The transport has failed to send a request, or to receive its answer. */
   onSendFailed?(error: GatewayError, isBackground: boolean): void;
   onError?(error: RpcError, isBackground: boolean): void;
@@ -327,16 +329,17 @@ export class Connection<Context = unknown> {
         return;
       case 'request':
         this.#limitRate(about);
-        if (this.#modern !== undefined) {
-          this.#refuseModern(message, about, this.#modern.version);
-          return;
-        }
+        if (this.#modern !== undefined) return this.#refuseModern(message, about, this.#modern.version);
         try {
           this.#onServerRequest(message, about);
         } catch (thrown) {
-          if (!(thrown instanceof JsonTextError)) throw thrown;
-          this.#serverRequests.delete(idKey(message.id));
-          const answer = errorAnswer(RPC.invalidParams, `Invalid params: ${thrown.message}`);
+          const isBroken = thrown instanceof JsonTextError;
+          if (!isBroken) this.#events.onFault?.(thrown);
+          // It may be answered already.
+          if (!this.#serverRequests.delete(idKey(message.id))) return;
+          const answer = isBroken
+            ? errorAnswer(RPC.invalidParams, `Invalid params: ${thrown.message}`)
+            : errorAnswer(RPC.internalError, 'Internal error');
           this.#transport?.send({ text: responseText(message.id, answer) });
         }
     }

@@ -321,3 +321,36 @@ test('limit answeredCallsWithProgress: progress of the oldest call is not passed
   assert.deepEqual(reached, ['answeredCallsWithProgress']);
   await connection.close();
 });
+
+test('a fault in the handler of a server request is an internal error for the upstream', async () => {
+  const upstream = memoryUpstream({});
+  const faults: unknown[] = [];
+  const fault = new TypeError('a fault');
+  const connection = await Connection.open<string>(
+    'up',
+    upstream.start,
+    {
+      onServerRequest: (ask) => {
+        if (ask.method === 'roots/list') ask.answer({ kind: 'result', result: '{"roots":[]}' });
+        throw fault;
+      },
+      onNotification: () => undefined,
+      onFault: (thrown) => faults.push(thrown),
+      onClose: () => undefined,
+    },
+    AbortSignal.timeout(PATIENCE_MS),
+    { audience: '' },
+  );
+  const [peer] = upstream.peers;
+  assert.ok(peer);
+  peer.send('{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage"}');
+  peer.send('{"jsonrpc":"2.0","id":2,"method":"roots/list"}');
+  await received(peer, 2);
+  assert.partialDeepStrictEqual(peer.received, [
+    { kind: 'error', id: '1', error: { code: -32_603, message: 'Internal error' } },
+    { kind: 'result', id: '2', result: '{"roots":[]}' },
+  ]);
+  assert.deepEqual(faults, [fault, fault]);
+  assert.partialDeepStrictEqual(await connection.call('a', undefined, OPTIONS).answer, { kind: 'result' });
+  await connection.close();
+});
