@@ -66,6 +66,15 @@ export function children(node: ASTNode): readonly ASTNode[] {
   return node.args;
 }
 
+/** Returns the operands of `has()`, without those that read the variable of a macro. @param bound the variable of the macro around it. */
+export function testedMembers(node: ASTNode, bound?: string): readonly ASTNode[] {
+  if (node.op === 'call' && node.args[0] === 'has')
+    return node.args[1].filter((one) => bound === undefined || !reads(one, new Set([bound])));
+  const variable = node.op === 'rcall' && isMacro(node.args[0]) ? node.args[2][0] : undefined;
+  const inner = variable?.op === 'id' ? variable.args : bound;
+  return children(node).flatMap((child) => testedMembers(child, inner));
+}
+
 /** Returns whether an expression reads one of these variables. */
 function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
   if (node.op === 'id') return variables.has(node.args);

@@ -3,7 +3,7 @@ import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcba
 import { isRecord } from '../json/record.ts';
 import { messageOf } from '../thrown.ts';
 import type { ClaimConfig, ClaimType } from './access-config.ts';
-import { type Facts, factsOf, isKnownByTime, isKnownEarly } from './expression.ts';
+import { type Facts, factsOf, isKnownByTime, isKnownEarly, testedMembers } from './expression.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
 
 const EXPRESSION_LIMITS = {
@@ -88,6 +88,8 @@ export function whenCompiler(claims: readonly ClaimConfig[]): (text: string) => 
     if (facts.refused !== undefined) return facts.refused;
     const checked = parsed.check();
     if (!checked.valid) return checked.error === undefined ? 'has a type error' : summaryOf(checked.error);
+    const fault = testFault(environment, parsed.ast);
+    if (fault !== undefined) return fault;
     if (checked.type !== 'bool') return `must be true or false, and is ${checked.type ?? 'of another type'}`;
     try {
       return compiled(environment, parsed, facts);
@@ -104,6 +106,15 @@ function parse(environment: Environment, text: string): ParseResult | string {
   } catch (thrown) {
     return thrown instanceof ParseError ? summaryOf(thrown) : `cannot be compiled: ${messageOf(thrown)}`;
   }
+}
+
+/** Returns the fault of a member that `has()` asks for and nothing ever has: the library does not check its operand. */
+function testFault(environment: Environment, ast: ASTNode): string | undefined {
+  for (const member of testedMembers(ast)) {
+    const error = parsedAlone(environment, member)?.check().error;
+    if (error !== undefined) return `${error.summary} (at character ${member.range.start + 1})`;
+  }
+  return undefined;
 }
 
 function summaryOf(error: { readonly summary: string; readonly range?: { readonly start: number } }): string {
