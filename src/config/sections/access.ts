@@ -37,6 +37,9 @@ export interface AccessNames {
 type Items = Omit<AccessSettings['roles'][string], 'deny' | 'weight'>;
 type Test = AccessSettings['tests'][number];
 
+/** The warning about a glob over URIs that is the text of a template. */
+const TEMPLATE = 'is a template, and rules about resources name URIs: write * in place of each {…}';
+
 const BASE = ['gateway', 'access'] as const;
 
 /** Reads the access policy, checks every name in it, compiles its conditions, and runs its tests. */
@@ -170,6 +173,7 @@ class AccessReader {
   #rule(name: string, path: Path, items: Items): RuleConfig {
     const { tools, prompts, resources, readOnly, hints = {}, when } = items;
     this.#checkLists(path, items);
+    this.#checkTemplates([...path, 'resources'], resources);
     const { file, line } = this.#document.problem(path, '');
     const given = Object.entries({ ...hints, ...(readOnly === undefined ? {} : { readOnly }) });
     return {
@@ -189,6 +193,11 @@ class AccessReader {
     // A rule about one kind may have an empty list of another.
     const empty = kinds.every(([, list]) => list?.length === 0) ? kinds.map(([key]) => key) : [];
     for (const key of upstreams?.length === 0 ? ['upstreams', ...empty] : empty) this.#problem([...path, key], EMPTY);
+  }
+
+  #checkTemplates(path: Path, globs: readonly string[] = []): void {
+    for (const [index, glob] of globs.entries())
+      if (/\{[^/]*\}/.test(glob)) this.#warnings.push(problemLine(this.#document.problem([...path, index], TEMPLATE)));
   }
 
   #upstreams(path: Path, names: readonly string[] | undefined): readonly string[] | undefined {

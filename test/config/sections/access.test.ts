@@ -130,6 +130,14 @@ test('a decision point has values, and upstreams by their ids', async () => {
   });
 });
 
+test('a rule about the text of a template is a warning with its place', async () => {
+  const rule = 'upstreams: [github], deny: [{ resources: ["a:///{x}?{y}", "vip://{id}", "vip://*"] }]';
+  const { warnings } = await loadText(withAccess(`    roles:\n      r: { ${rule} }\n${GRANTS}`));
+  const about = warnings.filter((warning) => warning.includes('is a template, and rules about resources name URIs'));
+  assert.equal(about.length, 2);
+  assert.match(about[1] ?? '', /:7:\d+ gateway\.access\.roles\.r\.deny\[0\]\.resources\[1\]: .* write \* in place/);
+});
+
 test('a rule knows its file and line', async () => {
   const { config } = await loadText(
     withAccess(`    roles:\n      r: { upstreams: [github], readOnly: true }\n${GRANTS}`),
