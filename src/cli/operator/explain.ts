@@ -1,3 +1,5 @@
+import { changedNumber } from '../../json/changed-number.ts';
+import { checkJson, CLIENT_BOUNDS, JsonTextError } from '../../json/json.ts';
 import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { type AskExternal, explainWith } from '../../compose/admin/explain.ts';
@@ -36,7 +38,7 @@ export interface ExplainOptions extends PrintOptions {
  */
 export async function explain(kind: ExplainedKind, name: string, options: ExplainOptions): Promise<number> {
   const as = describedBy(options.as);
-  const args = options.args === undefined ? {} : { args: objectIn(options.args, '--args') };
+  const args = options.args === undefined ? {} : { args: argumentsIn(options.args) };
   const asked = { as, view: options.view ?? '', kind, name, ...args };
   const answer = options.offline
     ? await explainOffline(asked, options)
@@ -89,6 +91,22 @@ function describedBy(text: string): Record<string, unknown> {
     return { key: text };
   }
   return objectIn(file, `--as ${text}`);
+}
+
+/** Returns the arguments of a call. @throws {CliError} also if an explanation would be about other ones than a client sends. */
+function argumentsIn(text: string): Record<string, unknown> {
+  const args = objectIn(text, '--args');
+  try {
+    checkJson(text, CLIENT_BOUNDS);
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    throw new CliError(EXIT.usage, `--args: a client that sends this is refused: ${thrown.message}`);
+  }
+  // An integer that is rounded stays beyond the numbers that conditions read. A number that becomes infinite would be sent as `null`.
+  const changed = changedNumber(text);
+  if (changed !== undefined && !Number.isFinite(Number(changed)))
+    throw new CliError(EXIT.usage, `--args: the number ${changed} is too large to be explained`);
+  return args;
 }
 
 function objectIn(text: string, option: string): Record<string, unknown> {

@@ -94,6 +94,14 @@ test('explain says that arguments decide, and decides with them', BOUNDED, async
   assert.equal(denied.code, 1);
 });
 
+test('explain refuses arguments that it would read in another way than a call', BOUNDED, async () => {
+  const asked = ['explain', 'tool', 'local__pid', '--as', 'ci', '--args'];
+  const twice = await on(...asked, '{"a":2,"a":1}');
+  assert.equal(twice.code, 2);
+  assert.match(twice.stderr, /^linkspan: --args: a client that sends this is refused: .*twice/);
+  assert.match((await on(...asked, '{"a":1e400}')).stderr, /the number 1e400 is too large to be explained/);
+});
+
 test('explain tells filters, unknown items and endpoints apart', BOUNDED, async () => {
   const filtered = await on('explain', 'tool', 'local__secret', '--as', DEV);
   assert.match(filtered.stdout, /filtered: Left out by includeTools or excludeTools|: unknown\n/);
