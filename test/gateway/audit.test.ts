@@ -3,6 +3,7 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { MemoryOutcomeStore } from '../../src/store/memory/outcome-store.ts';
 import { accepted, asker } from '../support/asker.ts';
@@ -568,6 +569,34 @@ test('a subscription to a hidden resource is denied, in the audit log and the me
     ],
   );
 });
+
+for (const era of ['legacy', 'modern'] as const) {
+  test(`a call that a reload denies while it waits is recorded as not executed (${era})`, TIMEOUT, async () => {
+    await using audit = await openTestAudit({ required: true });
+    const ofTools = (tools: readonly string[]) => accessOf({ r: { tools } }, [{ roles: ['r'], keys: ['ada'] }]);
+    const access = ofTools(['*']);
+    {
+      const up = { memory: upstream(), concurrency: 1 };
+      await using gateway = await testCore({ up }, { access }, undefined, audit.trail);
+      const client = await gateway.connect({ principal: keyOf('ada') });
+      await client.result('tools/list');
+      const limiter = gateway.core.upstreams.get('up')?.limiter;
+      assert.equal(limiter?.acquire('another'), undefined);
+      const waiting =
+        era === 'legacy'
+          ? client.request('tools/call', toolCall('up__echo'))
+          : modernRequest(gateway, 'tools/call', toolCall('up__echo'), { principal: keyOf('ada') }).reply;
+      await waitUntil(() => limiter?.waitingCount === 1);
+      const next = { ...gateway.config, access: ofTools(['fails']) };
+      await gateway.core.apply(next, diffConfigs(gateway.config, next));
+      limiter?.release('another');
+      await waiting;
+      assert.deepEqual(up.memory.requests('tools/call'), []);
+    }
+    const records = (await audit.records()).filter(({ kind, method }) => kind === 'request' && method === 'tools/call');
+    assert.deepEqual(records.map(outcomeOf), [['up__echo', 'denied', 'error', 'unknown-tool', 'no']]);
+  });
+}
 
 // SEC-44
 test('a read of a resource that the lock withholds is denied by the lock', TIMEOUT, async () => {

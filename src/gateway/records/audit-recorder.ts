@@ -124,6 +124,10 @@ export class AuditRecorder {
     const isUpstreams = answer.kind === 'error' && isUpstreamError(exchange);
     const error = isUpstreams ? upstreamErrorOf(exchange, audited.error) : audited.error;
     const outcome = outcomeOf(request, answer, error);
+    const verdict = verdictOf(request[VERDICT] ?? lockVerdict(holder, request, error), error);
+    // Its error is that of an unknown name, which does not say that a call which had begun to wait was never sent.
+    const isHeldBack = verdict.decision === 'denied' && exchange?.wasSent !== true && !isRetry(request.params);
+    const executed = isHeldBack ? 'no' : executedOf(exchange, answer, outcome);
     this.#trail.record({
       kind: 'request',
       ...senderFields(sender),
@@ -135,11 +139,11 @@ export class AuditRecorder {
       name: nameIn(request),
       upstreamName: exchange?.upstreamTool,
       requestId: request.id,
-      ...verdictOf(request[VERDICT] ?? lockVerdict(holder, request, error), error),
+      ...verdict,
       outcome,
       error,
       code: answer.kind === 'error' ? answer.error.code : undefined,
-      executed: isUpstreams ? 'unknown' : executedOf(exchange, answer, outcome),
+      executed: isUpstreams ? 'unknown' : executed,
       begun: this.#begun.get(request),
       isRetry: isRetry(request.params) || undefined,
       isReplay: exchange?.isReplay === true || undefined,
