@@ -60,14 +60,27 @@ const SECRET_NAME =
   /passw|passphrase|secret|token|api[-_. ]?key|authori[sz]ation|cookie|credential|private[-_. ]?key|access[-_. ]?key/i;
 const REDACTED = '[redacted]';
 
-/** Returns the JSON text of arguments without the values of members that may hold secrets. Returns `null` for a broken text. */
+/**
+ * Returns the JSON text of arguments without the values of members that may hold secrets. A number that a double cannot hold is a text of its
+ * digits. Returns `null` for a broken text.
+ */
 function withoutSecrets(text: string): string {
   try {
-    const value: unknown = JSON.parse(text, (name: string, member: unknown) =>
-      member !== null && SECRET_NAME.test(name) ? REDACTED : member,
-    );
+    const value: unknown = JSON.parse(text, (name: string, member: unknown, at?: { readonly source?: string }) => {
+      if (member !== null && SECRET_NAME.test(name)) return REDACTED;
+      const source = typeof member === 'number' ? at?.source : undefined;
+      return source !== undefined && digitsOf(source) !== digitsOf(String(member)) ? source : member;
+    });
     return JSON.stringify(redacted({ arguments: value }, ARGUMENTS_DEPTH)['arguments']) ?? 'null';
   } catch {
     return 'null';
   }
+}
+
+/** Returns the digits of a number without zeros at its ends: `-1.20e+30` and `12` → `12`. */
+function digitsOf(number: string): string {
+  return number
+    .replace(/[eE].*$/, '')
+    .replaceAll(/[-.]/g, '')
+    .replaceAll(/^0+|0+$/g, '');
 }

@@ -294,6 +294,17 @@ test('full arguments are recorded without the values of members that may be secr
   assert.ok(Buffer.byteLength(JSON.stringify(second)) <= 4_096);
 });
 
+test('full arguments have the digits of numbers that a double cannot hold', TIMEOUT, async () => {
+  const args = '{"id":12345678901234567891,"sum":[100.000000000000001,1e400,1e-400],"kept":[0.10,-1.5E3,120,0,1e21]}';
+  await using audit = await openTestAudit({ arguments: 'full' });
+  const { argumentsText = '' } = audit.trail.argumentsOf(RawObject.parse(`{"arguments":${args}}`));
+  assert.deepEqual(JSON.parse(argumentsText), {
+    id: '12345678901234567891',
+    sum: ['100.000000000000001', '1e400', '1e-400'],
+    kept: [0.1, -1500, 120, 0, 1e21],
+  });
+});
+
 test('the values of secrets are not recorded, however their members are spelled', TIMEOUT, async () => {
   const names = [
     'api_key',
