@@ -2,9 +2,10 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
 import type { Config } from '../config/values/config.ts';
 import { describedPrincipal } from '../config/sections/described-principal.ts';
+import { rulesOf } from '../config/sections/rules.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
-import { type Decision, type Item, plainItem } from '../policy/decide.ts';
+import { type Decision, type Item, plainItem, type Reason } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { jsonText, print, printError } from './operator/output.ts';
@@ -38,9 +39,8 @@ export async function policyDiff(oldFile: string, newFile: string, options: Poli
   for (const doubt of new Set([old.doubt, next.doubt])) {
     if (doubt !== undefined) printError(`warning: ${doubt}\n`);
   }
-  if (scopesShownBy(before) !== scopesShownBy(after)) {
-    const what = 'only what principals may use is compared, not what these scopes show';
-    printError(`warning: scopesOnDemand differs; ${what}\n`);
+  for (const { setting, of, notCompared } of NOT_COMPARED) {
+    if (of(before) !== of(after)) printError(`warning: ${setting} differs; ${notCompared}\n`);
   }
   const changes = changesBetween({ config: before, gateway: old }, { config: after, gateway: next });
   const isUnknown = changes.length === 0 && isBlind(before, old) && isBlind(after, next);
@@ -60,6 +60,25 @@ async function openWithLists(
   const stateDir = given ?? (isElsewhere ? after.stateDir : before.stateDir);
   return [isElsewhere ? await openOffline(before, stateDir) : old, await openOffline(after, stateDir)];
 }
+
+/** Settings that change what principals may use or see in a way that is not compared. `of` returns equal texts for equal ones. */
+const NOT_COMPARED = [
+  {
+    setting: 'scopesOnDemand',
+    of: scopesShownBy,
+    notCompared: 'only what principals may use is compared, not what these scopes show',
+  },
+  {
+    setting: 'claims or groupClaims',
+    of: ({ access }: Config) => JSON.stringify([access?.claims, access?.groupClaims]),
+    notCompared: 'principals are compared by their groups and claims, not by the tokens that these are read from',
+  },
+  {
+    setting: 'external',
+    of: ({ access }: Config) => JSON.stringify([access?.external]),
+    notCompared: 'only what the rules allow is compared, not what the decision point denies',
+  },
+] as const;
 
 /** Returns a text that is equal for configs with the same scopes on demand. */
 function scopesShownBy({ auth }: Config): string {
@@ -82,7 +101,11 @@ interface Side {
 type Items = ReadonlyMap<string, Item>;
 
 function changesBetween(before: Side, after: Side): readonly Change[] {
-  const principals = new Map([...principalsOf(before.config), ...principalsOf(after.config)]);
+  const principals = new Map([
+    ...changedKeys(before.config, after.config),
+    ...principalsOf(before.config),
+    ...principalsOf(after.config),
+  ]);
   const endpoints = [...new Set([...before.gateway.views.keys(), ...after.gateway.views.keys()])];
   const both = endpoints.map((endpoint) => ({
     endpoint,
@@ -91,10 +114,11 @@ function changesBetween(before: Side, after: Side): readonly Change[] {
   }));
   return [...principals].flatMap(([principal, who]) =>
     both.flatMap(({ endpoint, old, now }) => {
-      const [olds, news] = [effectsOf(before, who, endpoint, old), effectsOf(after, who, endpoint, now)];
+      const [olds, news] = [usesOf(before, who, endpoint, old), usesOf(after, who, endpoint, now)];
       return [...new Set([...old.keys(), ...now.keys()])].toSorted().flatMap((item): Change[] => {
-        const [one, other] = [olds.get(item) ?? 'deny', news.get(item) ?? 'deny'];
-        return one === other ? [] : [{ principal, endpoint, item, before: one, after: other }];
+        const [one, other] = [olds.get(item) ?? DENIED, news.get(item) ?? DENIED];
+        if (one.effect === other.effect && one.conditions === other.conditions) return [];
+        return [{ principal, endpoint, item, before: one.effect, after: other.effect }];
       });
     }),
   );
@@ -105,15 +129,42 @@ function itemsAt({ gateway }: Side, endpoint: string): Items {
   return new Map(view === undefined ? [] : itemsOf(gateway.catalog(view)));
 }
 
-/** Returns the effect for each item of an endpoint. */
-function effectsOf(
-  { gateway }: Side,
-  who: Principal,
-  endpoint: string,
-  items: Items,
-): ReadonlyMap<string, Decision['effect']> {
-  const rights = gateway.gate.rightsOf(who, endpoint);
-  return new Map([...items].map(([name, item]) => [name, rights === undefined ? 'allow' : rights.decide(item).effect]));
+/** What a principal may do with an item. */
+interface Use {
+  readonly effect: Decision['effect'];
+  /** The conditions that decide about each call, as one text. */
+  readonly conditions: string;
+}
+
+const DENIED: Use = { effect: 'deny', conditions: '' };
+
+/** Returns the use of each item of an endpoint. */
+function usesOf({ config, gateway }: Side, who: Principal, endpoint: string, items: Items): ReadonlyMap<string, Use> {
+  const groups = [...(who.groups ?? []), ...groupsOfKey(config, who.keyName)];
+  const rights = gateway.gate.rightsOf({ ...who, groups }, endpoint);
+  const whens = new Map(config.access?.roles.flatMap(rulesOf).map(({ rule }) => [rule.name, rule.when]));
+  const useOf = (item: Item): Use => {
+    if (rights === undefined) return { effect: 'allow', conditions: '' };
+    const reasons: Reason[] = [];
+    const { effect } = rights.decide(item, reasons);
+    const deciding = reasons.filter(({ outcome }) => effect === 'depends' && outcome === 'depends on the call');
+    const conditions = deciding.map((reason) => `${reason.effect} ${whens.get(reason.rule)}`).toSorted();
+    return { effect, conditions: conditions.join('\n') };
+  };
+  return new Map([...items].map(([name, item]) => [name, useOf(item)]));
+}
+
+/** Returns the groups of the API keys of a name in a config. */
+function groupsOfKey({ auth }: Config, name: string | undefined): readonly string[] {
+  return auth.apiKeys.flatMap((key) => (key.name === name ? (key.groups ?? []) : []));
+}
+
+/** Returns the API keys whose groups differ. */
+function changedKeys(before: Config, after: Config): ReadonlyMap<string, Principal> {
+  const names = [...before.auth.apiKeys, ...after.auth.apiKeys].map(({ name }) => name);
+  const textOf = (config: Config, name: string) => JSON.stringify(groupsOfKey(config, name).toSorted());
+  const changed = names.filter((name) => textOf(before, name) !== textOf(after, name));
+  return new Map(changed.map((name) => [`key ${name}`, { key: name, label: name, keyName: name, scopes: [] }]));
 }
 
 /** Yields each item of a catalog with its kind and published name. */
@@ -199,6 +250,7 @@ function textOf(changes: readonly Change[]): string {
     const at = endpoints.join(', ');
     if (before === 'deny') return `+ ${principal} at ${at} gains ${item} (${SHOWN[after]})`;
     if (after === 'deny') return `- ${principal} at ${at} loses ${item}`;
+    if (before === after) return `~ ${principal} at ${at}: ${item}, some calls by other conditions`;
     return `~ ${principal} at ${at}: ${item}, from ${SHOWN[before]} to ${SHOWN[after]}`;
   });
   return `${lines.join('\n')}\n`;

@@ -231,6 +231,39 @@ test('policy diff says that it does not compare what scopes on demand show', BOU
   assert.doesNotMatch((await diff(withScope, withScope)).stderr, note);
 });
 
+test('policy diff prints items of which other calls are allowed', BOUNDED, async () => {
+  const file = await configWith('when.json', ({ roles, ...rest }) => ({
+    ...rest,
+    roles: { ...roles, odd: { ...roles['odd'], when: 'args.a == 1 || args.a == 2' } },
+  }));
+  const { code, stdout } = await runCli(['policy', 'diff', gateway.configFile, file], folder, { HOME: folder }, 30_000);
+  assert.equal(code, 1);
+  assert.match(stdout, /^~ key ci at \/mcp: tool local__pid, some calls by other conditions$/m);
+});
+
+test('policy diff prints what API keys gain by other groups', BOUNDED, async () => {
+  const apiKeys = (groups: readonly string[]) => ({
+    auth: { apiKeys: [{ name: 'bot', sha256: 'a1'.repeat(32), groups }] },
+  });
+  const none = (access: Access) => ({ ...access, grants: access.grants.slice(0, 1) });
+  const files = [await configWith('bot.json', none, apiKeys([])), await configWith('dev.json', none, apiKeys(['dev']))];
+  const { code, stdout } = await runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
+  assert.equal(code, 1);
+  assert.match(stdout, /^\+ key bot at \/mcp gains tool local__pid \(all calls\)$/m);
+  assert.doesNotMatch(stdout, /group dev/);
+});
+
+test('policy diff says that it compares neither claims nor an external decision', BOUNDED, async () => {
+  const other = await configWith('claims.json', (access) => ({
+    ...access,
+    claims: { roles: { path: 'roles', type: 'list' } },
+    external: { url: 'https://pdp.test/x' },
+  }));
+  const { stderr } = await runCli(['policy', 'diff', gateway.configFile, other], folder, { HOME: folder }, 30_000);
+  assert.match(stderr, /^warning: claims or groupClaims differs; principals are compared by their groups/m);
+  assert.match(stderr, /^warning: external differs; only what the rules allow is compared/m);
+});
+
 test('policy diff compares the endpoints of upstreams and profiles', BOUNDED, async () => {
   const profiles = (excludeTools: readonly string[]) => ({ profiles: { few: { upstreams: ['local'], excludeTools } } });
   const files = [
