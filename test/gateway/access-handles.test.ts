@@ -5,6 +5,7 @@ import type { AuditEvent } from '../../src/audit/audit-event.ts';
 import { AuditTrail } from '../../src/audit/audit-trail.ts';
 import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
+import { META } from '../../src/protocol/meta.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { askingUpstream, parkedAsk } from '../support/parked-ask.ts';
@@ -167,6 +168,30 @@ test('a request about a task that is denied after its wait closes its connection
   await client.error('tasks/get', { taskId });
   assert.equal(memory.requests('tasks/get').length, 1);
   await memory.until(() => [...memory.open].every((peer) => before.has(peer)) || undefined);
+});
+
+test('the answer to an earlier call is not given if a reload denies it meanwhile', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [{ name: 'get', inputSchema: { type: 'object' } }] } });
+  let onCommit = () => Promise.resolve();
+  const writer = {
+    record: () => undefined,
+    commit: async () => {
+      await onCommit();
+      return 1;
+    },
+    close: () => Promise.resolve(),
+  };
+  const settings = { required: true, arguments: 'none' } as const;
+  const audit = new AuditTrail(writer, { digests: randomBytes(32).toString('base64url') }, settings);
+  await using gateway = await testCore({ up: { memory } }, { access: ALL }, undefined, audit);
+  const client = await gateway.connect({ principal: ADA });
+  const keyed = toolCall('up__get', {}, { [META.idempotencyKey]: 'k' });
+  await client.result('tools/call', keyed);
+  await client.result('tools/call', keyed);
+  onCommit = () => change(gateway, only('another'));
+  const { answer } = await client.request('tools/call', keyed);
+  assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__get');
+  assert.equal(memory.requests('tools/call').length, 1);
 });
 
 // P-011

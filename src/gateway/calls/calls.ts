@@ -56,7 +56,10 @@ export class Calls {
     exchange.view = exchange.client.catalog.view;
     const { keyed } = this.#parts;
     const key = keyed.keyOf(exchange);
-    if (key !== undefined) return keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent));
+    if (key !== undefined) {
+      const judge = () => assertAllowed(this.#parts, exchange, to, false);
+      return keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent), judge);
+    }
     return this.#sendWithinLimits(exchange, to);
   }
 

@@ -70,16 +70,23 @@ export class KeyedCalls {
   /**
    * Makes a call, or returns the answer of the one that was made with its key.
    *
-   * @throws {GatewayError} what `make` throws; `duplicate-call`; `outcome-unknown` if the answer is not known; `store-unavailable`, `overloaded`
+   * @param judge runs before a known answer is given, which may have waited for its record.
+   * @throws {GatewayError} what `make` and `judge` throw; `duplicate-call`; `outcome-unknown` if the answer is not known; `store-unavailable`, `overloaded`
    *   if the key cannot be remembered.
    */
-  async run(exchange: OpenExchange, to: UpstreamRoute, key: string, make: MakeCall): Promise<CallOutcome> {
+  async run(
+    exchange: OpenExchange,
+    to: UpstreamRoute,
+    key: string,
+    make: MakeCall,
+    judge: () => void,
+  ): Promise<CallOutcome> {
     const call = keyedCall(exchange, to, key);
     const claim = `${this.#parts.owners.name}/${++this.#lastClaim}`;
     this.#inFlight.add(claim);
     try {
       const known = await this.#claim(call, claim, to.upstream);
-      if (known.kind !== 'claimed') return await this.#answerKnown(exchange, to, known);
+      if (known.kind !== 'claimed') return await this.#answerKnown(exchange, to, known, judge);
       this.#parts.onOutcome('made');
       return await this.#make(exchange, to, call, claim, make);
     } finally {
@@ -148,6 +155,7 @@ export class KeyedCalls {
     exchange: OpenExchange,
     { upstream, upstreamTool }: UpstreamRoute,
     known: Exclude<ClaimAnswer, { readonly kind: 'claimed' }>,
+    judge: () => void,
   ): Promise<CallOutcome> {
     const { audit, onOutcome, settings } = this.#parts;
     switch (known.kind) {
@@ -175,6 +183,7 @@ export class KeyedCalls {
       case 'ended': {
         const { answer, isUpstreams } = this.#storedIn(exchange, upstream, known.outcome);
         if (audit !== undefined) await audit.begin(exchange.request, exchange.client.caller, upstream, upstreamTool);
+        judge();
         if (isUpstreams) exchange.outcome = { answer, error: 'rpc_error' };
         exchange.isReplay = true;
         onOutcome('replayed');
