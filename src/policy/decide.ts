@@ -3,7 +3,7 @@ import { matchesGlob } from '../catalog/names/glob.ts';
 import { HINTS, type Hints, type RuleConfig } from './access-config.ts';
 import type { ReadArguments } from './arguments.ts';
 import { FAILS, FALSE, type Outcomes, TRUE } from './outcomes.ts';
-import { canonicalUri, withoutFileHost, withoutQuery } from './uri-form.ts';
+import { canonicalUri, withoutFileHost, withoutParameters, withoutQuery } from './uri-form.ts';
 import type { Variables, When } from './when.ts';
 
 /** An item of an upstream, by the upstream's own name. */
@@ -179,7 +179,8 @@ function matchesUri({ effect, config: { resources = [] }, canonicalResources = [
   if (effect === 'allow') return matchesAny(resources, uri) && matchesAny(canonicalResources, canonical);
   // A slash at the end is not in the canonical form, and may be in the glob.
   const forms = [canonical, withoutFileHost(uri, canonical) ?? canonical].flatMap((form) => {
-    return [form, withoutQuery(form), `${withoutQuery(form)}/`];
+    const paths = [withoutQuery(form), withoutParameters(form)];
+    return [form, ...paths, ...paths.map((path) => `${path}/`)];
   });
   // The first segment of a URI is in lower case; a glob with a wildcard there keeps its case.
   const isFolded = (glob: string) => /^(?:[^/:]*:\/)?[^/]*[*?]/.test(glob);

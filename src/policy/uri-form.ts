@@ -14,6 +14,9 @@ const STEP_BEFORE_QUERY = /[/:]\.\.?[?#]/;
 /** A segment that may be a step: without one, all servers read the same segments. */
 const MAYBE_STEP = /(?:^|[/:])\./;
 
+/** A step with parameters, as in `..;a`: some web servers remove the parameters before they resolve steps, and others know none. */
+const STEP_WITH_PARAMETERS = /^[^?#]*\/\.\.?;/;
+
 const SCHEME = /^([A-Za-z*?][A-Za-z0-9+.*?-]*):/;
 /** Schemes whose URIs have a host of the Internet. @see https://url.spec.whatwg.org/#special-scheme */
 const WITH_DOMAIN = /^(?:https?|wss?|ftp):/i;
@@ -30,6 +33,7 @@ export function canonicalUri(uri: string): string | undefined {
   const plain = withoutIgnored(slashed);
   const { segments } = stepsOf(restOf(plain), false);
   if (hasUnclearQuery(plain) || hasUnclearHost(uri, plain, segments[0])) return undefined;
+  if (STEP_WITH_PARAMETERS.test(plain) && WITH_DOMAIN.test(plain)) return undefined;
   if (MAYBE_STEP.test(plain) && hasUnclearSteps(uri, slashed, plain, segments)) return undefined;
   return canonicalForm(plain, segments, true);
 }
@@ -200,4 +204,10 @@ function decode(uri: string): string | undefined {
 /** Returns a canonical form without its query and fragment. */
 export function withoutQuery(canonical: string): string {
   return canonical.replace(/[?#].*$/s, '');
+}
+
+/** Returns the path of a canonical form of a web server without parameters, such as `;a` in `/secret;a/key`: some servers ignore them. */
+export function withoutParameters(canonical: string): string {
+  const path = withoutQuery(canonical);
+  return WITH_DOMAIN.test(canonical) && path.includes(';') ? path.replaceAll(/;[^/]*/g, '') : path;
 }

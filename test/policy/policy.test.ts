@@ -93,6 +93,9 @@ const ONE_DENIED = [
   ['file:///C:/secret/*', 'file:///C|/secret/key'],
   ['https://wiki.corp/private/*', 'HTTPS://wiki.corp%23@wiki.corp/private/x'],
   ['https://wiki.corp/private/*', 'https://wiki.corp./private/x'],
+  ['https://wiki.corp/private/*', 'https://wiki.corp/private;a=1/x'],
+  ['https://wiki.corp/private/*', 'https://wiki.corp/private;a?b=1'],
+  ['https://wiki.corp/private/*', 'https://wiki.corp/public/..;/private/x'],
   ['file:///*Key*', 'file:///home/private%4Bey'],
   ['file:///*Key*', 'file:///privateKey'],
 ] as const;
