@@ -72,6 +72,14 @@ export interface ExternalConfig {
   readonly arguments: boolean;
 }
 
+/** The tool or prompt of a test of the policy, by the upstream's own name. The tests themselves run when the config is loaded. */
+export interface TestedItem {
+  readonly place: RulePlace;
+  readonly kind: 'tool' | 'prompt';
+  readonly upstream: string;
+  readonly name: string;
+}
+
 /** The access policy as the config file has it: plain data, checked. */
 export interface AccessConfig {
   readonly claims: readonly ClaimConfig[];
@@ -80,4 +88,6 @@ export interface AccessConfig {
   readonly roles: readonly RoleConfig[];
   readonly grants: readonly GrantConfig[];
   readonly external?: ExternalConfig | undefined;
+  /** What its tests are about, which says whether they can fail. */
+  readonly tested?: readonly TestedItem[] | undefined;
 }

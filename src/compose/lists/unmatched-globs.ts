@@ -3,7 +3,8 @@ import { matchesGlob } from '../../catalog/names/glob.ts';
 import { isProfile } from '../../catalog/view.ts';
 import type { Resources } from '../../catalog/resources/resources.ts';
 import type { Config } from '../../config/values/config.ts';
-import type { RuleConfig } from '../../policy/access-config.ts';
+import { didYouMean, suggest } from '../../config/document/suggest.ts';
+import type { AccessConfig, RuleConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
 import { isAbout, type Item, plainItem } from '../../policy/decide.ts';
 import { canonicalGlob } from '../../policy/uri-form.ts';
@@ -34,10 +35,36 @@ function ofAccess(config: Judged, lists: LastLists): readonly string[] {
   if (config.access === undefined) return [];
   const rules = config.access.roles.flatMap(({ allow, deny }) => [...(allow === undefined ? [] : [allow]), ...deny]);
   const all = config.upstreams.map(({ id }) => id);
-  return rules.flatMap((rule) => {
+  const ofRules = rules.flatMap((rule) => {
     const upstreams = rule.upstreams ?? all;
     return upstreams.every((id) => lists.isListed(id)) ? warningsOf(rule, new Set(upstreams), lists) : [];
   });
+  return [...ofRules, ...ofTests(config.access, lists)];
+}
+
+/** Returns a warning for each test about a tool or prompt that does not exist, which says nothing about the one that is meant. */
+function ofTests({ tested = [] }: AccessConfig, lists: LastLists): readonly string[] {
+  return tested.flatMap(({ place: { file, line }, kind, upstream, name }) => {
+    const known = lists.isListed(upstream) ? namesOf(lists, kind, new Set([upstream])) : undefined;
+    if (known === undefined || known.includes(name)) return [];
+    return [
+      `${file}:${line}: this test of the access policy is about the ${kind} "${name}", which the last lists of upstream "${upstream}" lack${didYouMean(suggest(name, known))}`,
+    ];
+  });
+}
+
+/** Returns the names of the tools or prompts of these upstreams; undefined without an endpoint of all upstreams. */
+function namesOf(
+  lists: LastLists,
+  kind: 'tool' | 'prompt',
+  upstreams: ReadonlySet<string>,
+): readonly string[] | undefined {
+  const view = lists.views.get('');
+  if (view === undefined) return undefined;
+  const { tools, prompts } = lists.catalog(view).callables;
+  return (kind === 'tool' ? tools : prompts).parts
+    .filter(({ upstream }) => upstreams.has(upstream.id))
+    .flatMap(({ items }) => items.map(({ reading }) => reading.key));
 }
 
 const MAX_LOGGED = 20;
@@ -55,12 +82,11 @@ export function logUnmatchedGlobs(config: Config, lists: LastLists, log: Logger)
 function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: LastLists): readonly string[] {
   const view = lists.views.get('');
   if (view === undefined) return [];
-  const { callables, resources } = lists.catalog(view);
-  const named = (kind: 'tools' | 'prompts') =>
-    callables[kind].parts
-      .filter(({ upstream }) => upstreams.has(upstream.id))
-      .flatMap(({ items }) => items.map(({ reading }) => reading.key));
-  const offered = { tools: named('tools'), prompts: named('prompts') };
+  const { resources } = lists.catalog(view);
+  const offered = {
+    tools: namesOf(lists, 'tool', upstreams) ?? [],
+    prompts: namesOf(lists, 'prompt', upstreams) ?? [],
+  };
   const { file, line } = rule.place;
   const warning = (what: string, more = '') =>
     `${file}:${line}: rule "${rule.name}": ${what} matches nothing in the last lists of its upstreams${more}`;

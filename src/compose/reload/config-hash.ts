@@ -28,7 +28,7 @@ function sharedPart({ redis, audit, access, lock, auth, upstreams, ...config }: 
   };
 }
 
-function withoutPlaces({ roles, ...access }: AccessConfig): object {
+function withoutPlaces({ roles, tested: _tested, ...access }: AccessConfig): object {
   const withoutPlace = (rule: RuleConfig | undefined) => rule && { ...rule, place: '' };
   return {
     ...access,

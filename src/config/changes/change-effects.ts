@@ -46,6 +46,7 @@ export const GATEWAY_EFFECTS = {
     groupClaims: 'at once',
     roles: 'at once',
     grants: 'at once',
+    tested: 'at once',
     external: { url: 'at once', headers: 'at once', timeoutMs: 'at once', upstreams: 'at once', arguments: 'at once' },
   },
   operatorKeys: 'at once',

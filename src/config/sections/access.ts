@@ -5,6 +5,7 @@ import type {
   GrantConfig,
   RoleConfig,
   RuleConfig,
+  TestedItem,
 } from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
@@ -98,6 +99,7 @@ class AccessReader {
       roles,
       grants: grants.map((_, index) => this.#grant(index)),
       ...this.#external(),
+      ...(tests.length === 0 ? {} : { tested: tests.flatMap((test, index) => this.#tested(test, index)) }),
     };
     this.#checkConditions(roles);
     if (this.#problems.length === 0) this.#warnings.push(...endpointFaults(this.#document, access, this.#meet));
@@ -247,6 +249,13 @@ class AccessReader {
     const known = ['/mcp', ...[...this.#ids.values(), ...this.#profiles].map((id) => `/mcp/${id}`)];
     this.#check(at, 'endpoint', path, known);
     return path.slice('/mcp/'.length);
+  }
+
+  #tested({ tool, prompt, upstream: named }: Test, index: number): readonly TestedItem[] {
+    const { file, line } = this.#document.problem([...BASE, 'tests', index], '');
+    const [place, upstream] = [{ file, line }, this.#ids.get(named) ?? named];
+    if (tool !== undefined) return [{ place, kind: 'tool', upstream, name: tool }];
+    return prompt === undefined ? [] : [{ place, kind: 'prompt', upstream, name: prompt }];
   }
 
   #runTests(policy: Policy, tests: readonly Test[]): void {

@@ -321,6 +321,20 @@ test('validate warns of a glob or name that matches nothing in the last lists', 
 });
 
 // N-89
+test('validate warns of a test of the policy about a name that the last lists lack', BOUNDED, async () => {
+  const of = (upstream: string, tool: string) => ({ as: { key: 'ci' }, upstream, tool, expect: 'hidden' });
+  const tests = [of('local', 'fail'), of('local', 'fial'), of('broken', 'any')];
+  const file = await configWith('tests.json', (access) => ({ ...access, tests }));
+  const { code, stderr } = await runCli(['validate', '--config', file], folder, { HOME: folder }, 30_000);
+  const warnings = stderr.split('\n').filter((line) => line.includes('this test of the access policy'));
+  assert.deepEqual([code, warnings.length], [0, 1], stderr);
+  assert.match(
+    warnings[0] ?? '',
+    /tests\.json:\d+: .* the tool "fial", .* upstream "local" lack \(did you mean "fail"\?\)$/,
+  );
+});
+
+// N-89
 test('validate warns of a rate for a tool that the last lists lack', BOUNDED, async () => {
   const rate = { to: { anyone: true }, upstreams: ['local'], limit: 1, window: '1m' };
   const rates = [
