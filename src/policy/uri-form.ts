@@ -14,8 +14,13 @@ const STEP_BEFORE_QUERY = /[/:]\.\.?[?#]/;
 /** A segment that may be a step: without one, all servers read the same segments. */
 const MAYBE_STEP = /(?:^|[/:])\./;
 
-/** A step with parameters, as in `..;a`: some web servers remove the parameters before they resolve steps, and others know none. */
-const STEP_WITH_PARAMETERS = /^[^?#]*\/\.\.?;/;
+/**
+ * A step or an empty segment with parameters, as in `..;a` and `/;a/`. Some web servers remove the parameters before they resolve steps;
+ * others know none.
+ */
+const STEP_WITH_PARAMETERS = /^[^?#]*\/(?:\.\.?)?;/;
+/** A parameter with an encoded slash: some web servers remove it before they decode. */
+const SLASH_IN_PARAMETER = /;[^/?#;]*(?:%(?:25)*(?:2f|5c)|\\)/i;
 
 const SCHEME = /^([A-Za-z*?][A-Za-z0-9+.*?-]*):/;
 /** Schemes whose URIs have a host of the Internet. @see https://url.spec.whatwg.org/#special-scheme */
@@ -33,7 +38,8 @@ export function canonicalUri(uri: string): string | undefined {
   const plain = withoutIgnored(slashed);
   const { segments } = stepsOf(restOf(plain), false);
   if (hasUnclearQuery(plain) || hasUnclearHost(uri, plain, segments[0])) return undefined;
-  if (STEP_WITH_PARAMETERS.test(plain) && WITH_DOMAIN.test(plain)) return undefined;
+  const hasUnclearParameters = STEP_WITH_PARAMETERS.test(plain) || SLASH_IN_PARAMETER.test(uri);
+  if (hasUnclearParameters && WITH_DOMAIN.test(plain)) return undefined;
   if (MAYBE_STEP.test(plain) && hasUnclearSteps(uri, slashed, plain, segments)) return undefined;
   return canonicalForm(plain, segments, true);
 }
