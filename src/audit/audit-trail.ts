@@ -79,8 +79,11 @@ function withoutSecrets(text: string): string {
 
 /** Returns the digits of a number without zeros at its ends: `-1.20e+30` and `12` → `12`. */
 function digitsOf(number: string): string {
-  return number
-    .replace(/[eE].*$/, '')
-    .replaceAll(/[-.]/g, '')
-    .replaceAll(/^0+|0+$/g, '');
+  return (
+    number
+      .replace(/[eE].*$/, '')
+      .replaceAll(/[-.]/g, '')
+      // Looks behind, so that a long run of zeros inside of the digits is read once.
+      .replaceAll(/^0+|(?<!0)0+$/g, '')
+  );
 }

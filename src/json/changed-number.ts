@@ -38,5 +38,9 @@ function isChanged(number: string): boolean {
 
 /** Returns the digits of an integer without its last zeros: `-1.2e+30` → `12`. */
 function digitsOf(number: string): string {
-  return number.replace(/e.*$/, '').replaceAll(/[-.]/g, '').replace(/0+$/, '');
+  // Looks behind, so that a long run of zeros inside of the digits is read once.
+  return number
+    .replace(/e.*$/, '')
+    .replaceAll(/[-.]/g, '')
+    .replace(/(?<!0)0+$/, '');
 }

@@ -305,6 +305,14 @@ test('full arguments have the digits of numbers that a double cannot hold', TIME
   });
 });
 
+test('the digits of a long number with zeros are read once', TIMEOUT, async () => {
+  await using audit = await openTestAudit({ arguments: 'full' });
+  // A search from each zero on would take longer than this test may.
+  const number = `0.1${'0'.repeat(1_000_000)}1`;
+  const { argumentsText = '' } = audit.trail.argumentsOf(RawObject.parse(`{"arguments":{"a":${number}}}`));
+  assert.deepEqual(JSON.parse(argumentsText), { a: number });
+});
+
 test('the values of secrets are not recorded, however their members are spelled', TIMEOUT, async () => {
   const names = [
     'api_key',

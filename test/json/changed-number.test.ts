@@ -20,3 +20,10 @@ for (const [text, changed] of CASES) {
   test(`the changed number of ${quote(text)} is ${changed ?? 'none'}`, () =>
     assert.equal(changedNumber(text), changed));
 }
+
+test('a long run of zeros inside of a number is read once', () => {
+  const number = `1${'0'.repeat(200)}1`;
+  assert.equal(changedNumber(number), number);
+  // A search from each zero on would take longer than this test may.
+  assert.equal(changedNumber(`[1${'0'.repeat(1_000_000)}1]`)?.length, 1_000_002);
+});
