@@ -1,4 +1,3 @@
-import { changedNumber } from '../../json/changed-number.ts';
 import { checkJson, CLIENT_BOUNDS, JsonTextError } from '../../json/json.ts';
 import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
@@ -103,9 +102,10 @@ function argumentsIn(text: string): Record<string, unknown> {
     throw new CliError(EXIT.usage, `--args: a client that sends this is refused: ${thrown.message}`);
   }
   // An integer that is rounded stays beyond the numbers that conditions read. A number that becomes infinite would be sent as `null`.
-  const changed = changedNumber(text);
-  if (changed !== undefined && !Number.isFinite(Number(changed)))
-    throw new CliError(EXIT.usage, `--args: the number ${changed} is too large to be explained`);
+  JSON.parse(text, (_name: string, value: unknown, at?: { readonly source?: string }) => {
+    if (typeof value !== 'number' || Number.isFinite(value)) return value;
+    throw new CliError(EXIT.usage, `--args: the number ${at?.source ?? value} is too large to be explained`);
+  });
   return args;
 }
 
