@@ -217,9 +217,10 @@ export class Placements {
     if (held === undefined) {
       this.#parts.onLost(key);
     } else if (this.#isStale(held)) {
-      await this.#settle(key).catch(ignore);
+      await within(this.#settle(key), this.#waitMs).catch(ignore);
     } else {
-      const isConfirmed = await this.#parts.table.confirm(key, held.placement).catch(() => true);
+      const confirming = this.#parts.table.confirm(key, held.placement);
+      const isConfirmed = await within(confirming, this.#waitMs).catch(() => true);
       if (!isConfirmed && this.held(key) === held.placement) this.#lose(key);
     }
   }
