@@ -25,7 +25,7 @@ import { readinessOf, WorkerSet } from './worker-set.ts';
 /**
  * Starts a gateway whose clients are served by several workers. This process has the state, the operator's port and the log, and serves no client.
  *
- * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
+ * @throws {StartError} if an address or the state directory cannot be used.
  */
 export function serveWorkers(loaded: Loaded, log: Logger, options: ServeOptions): Promise<ListeningGateway> {
   return withCleanups((cleanups) => start(loaded, log, options, cleanups), options.onFailed);
