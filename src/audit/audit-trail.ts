@@ -1,4 +1,5 @@
 import type { AuditConfig } from '../config/values/config.ts';
+import { digitsOf } from '../json/changed-number.ts';
 import type { RawObject } from '../json/json.ts';
 import { redacted } from '../telemetry/redact.ts';
 import type { AuditEvent } from './audit-event.ts';
@@ -75,15 +76,4 @@ function withoutSecrets(text: string): string {
   } catch {
     return 'null';
   }
-}
-
-/** Returns the digits of a number without zeros at its ends: `-1.20e+30` and `12` → `12`. */
-function digitsOf(number: string): string {
-  return (
-    number
-      .replace(/[eE].*$/, '')
-      .replaceAll(/[-.]/g, '')
-      // Looks behind, so that a long run of zeros inside of the digits is read once.
-      .replaceAll(/^0+|(?<!0)0+$/g, '')
-  );
 }

@@ -36,11 +36,13 @@ function isChanged(number: string): boolean {
   return !Number.isSafeInteger(value) && INTEGER.test(number) && digitsOf(number) !== digitsOf(String(value));
 }
 
-/** Returns the digits of an integer without its last zeros: `-1.2e+30` → `12`. */
-function digitsOf(number: string): string {
-  // Looks behind, so that a long run of zeros inside of the digits is read once.
-  return number
-    .replace(/e.*$/, '')
-    .replaceAll(/[-.]/g, '')
-    .replace(/(?<!0)0+$/, '');
+/** Returns the digits of a number without zeros at its ends: `-1.20e+30` and `12` → `12`. */
+export function digitsOf(number: string): string {
+  return (
+    number
+      .replace(/[eE].*$/, '')
+      .replaceAll(/[-.]/g, '')
+      // Looks behind, so that a long run of zeros inside of the digits is read once.
+      .replaceAll(/^0+|(?<!0)0+$/g, '')
+  );
 }
