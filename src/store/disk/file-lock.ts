@@ -1,8 +1,7 @@
-import { rm, writeFile } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../../errors.ts';
-import { isCode } from '../../thrown.ts';
 import { createFile, statOf } from './state-file.ts';
 
 /** The time that a command waits for another one, and after which a lock of a killed one is removed. */
@@ -36,12 +35,7 @@ export async function lockFile(path: string): Promise<AsyncDisposable> {
  */
 export async function removeLock(path: string, { ino, mtimeMs }: Pick<Stats, 'ino' | 'mtimeMs'>): Promise<boolean> {
   const claim = `${path}.${ino}-${mtimeMs}`;
-  try {
-    await writeFile(claim, '', { flag: 'wx', mode: 0o600 });
-  } catch (thrown) {
-    if (isCode(thrown, 'EEXIST')) return false;
-    throw thrown;
-  }
+  if (!(await createFile(claim, ''))) return false;
   try {
     const now = await statOf(path);
     if (now?.ino !== ino || now.mtimeMs !== mtimeMs) return false;
