@@ -129,7 +129,7 @@ function itemsAt({ gateway }: Side, endpoint: string): Items {
   return new Map(view === undefined ? [] : itemsOf(gateway.catalog(view)));
 }
 
-/** What a principal may do with an item. */
+/** The decision about an item for a principal, with what it depends on. */
 interface Use {
   readonly effect: Decision['effect'];
   /** The conditions that decide about each call, as one text. */

@@ -25,7 +25,7 @@ export class ResourceUpdates {
     this.#parts = parts;
     this.#updates = new UpdateCoalescer({
       announce: (links, uri, params) => this.#announce(links, uri, params),
-      areAll: (links, uri) => this.#areAll(links, uri),
+      areAll: (links, uri) => this.#areAllSubscribed(links, uri),
       onMerged: () => parts.onMerged(),
     });
   }
@@ -44,7 +44,7 @@ export class ResourceUpdates {
   }
 
   /** Returns whether no other connection has subscribed to the resource for the same listeners. @param links of one update key. */
-  #areAll(links: ReadonlySet<Link>, uri: string): boolean {
+  #areAllSubscribed(links: ReadonlySet<Link>, uri: string): boolean {
     const [link] = links;
     const [user] = link?.users ?? [];
     if (link === undefined || user === undefined) return true;

@@ -21,7 +21,7 @@ export interface SessionSubscriptionsParts extends Pick<DispatcherParts, 'gate' 
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
 }
 
-/** Makes and ends the subscriptions of sessions to resources. Each is stored before it is made, so that a restored session has it again. */
+/** Makes and ends the subscriptions of sessions to resources. Each is stored until it has ended, so that a restored session has it again. */
 export class SessionSubscriptions {
   readonly #parts: SessionSubscriptionsParts;
 

@@ -88,6 +88,6 @@ export interface AccessConfig {
   readonly roles: readonly RoleConfig[];
   readonly grants: readonly GrantConfig[];
   readonly external?: ExternalConfig | undefined;
-  /** What its tests are about, which says whether they can fail. */
+  /** The tools and prompts of its tests. A test about one that does not exist cannot fail. */
   readonly tested?: readonly TestedItem[] | undefined;
 }

@@ -298,7 +298,7 @@ export class HolderLinks {
   releaseAt(holder: ConnectionHolder, upstreamId: string): void {
     removeLink(holder, upstreamId);
     const upstream = this.#parts.upstreams.getEvenIfLeaving(upstreamId);
-    if (upstream !== undefined) this.levels.release(holder, upstream);
+    if (upstream !== undefined) this.levels.releaseUser(holder, upstream);
   }
 
   /**
@@ -334,8 +334,8 @@ export class HolderLinks {
     for (const link of holder.links.values()) if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
     holder.linkPromises.clear();
     holder.links.clear();
-    for (const upstream of this.#parts.upstreams.values()) this.levels.release(holder, upstream);
-    for (const upstream of this.#parts.upstreams.leaving()) this.levels.release(holder, upstream);
+    for (const upstream of this.#parts.upstreams.values()) this.levels.releaseUser(holder, upstream);
+    for (const upstream of this.#parts.upstreams.leaving()) this.levels.releaseUser(holder, upstream);
   }
 
   /** Returns whether a link closes, and so do its subscriptions, when its only user is released. */

@@ -44,7 +44,7 @@ export class LinkLevels {
   }
 
   /** Releases the links of a holder to an upstream. The remaining users may want fewer log messages. */
-  release(holder: ConnectionHolder, upstream: Upstream): void {
+  releaseUser(holder: ConnectionHolder, upstream: Upstream): void {
     const shared: Link[] = [];
     for (const link of upstream.links()) {
       if (link.logLevel !== undefined && link.users.size > 1 && link.users.has(holder)) shared.push(link);

@@ -47,10 +47,10 @@ export class SubscriptionRestorer {
     const restoring = this.#restoring.get(holder) ?? new Set();
     if (restoring.has(upstream)) return;
     this.#restoring.set(holder, restoring.add(upstream));
-    void this.#openInTime(holder, upstream).finally(() => restoring.delete(upstream));
+    void this.#openWhileWanted(holder, upstream).finally(() => restoring.delete(upstream));
   }
 
-  async #openInTime(holder: ConnectionHolder, upstream: string): Promise<void> {
+  async #openWhileWanted(holder: ConnectionHolder, upstream: string): Promise<void> {
     const { log } = this.#parts;
     for (let attempt = 1; this.#isWanted(holder, upstream); attempt++) {
       try {

@@ -25,13 +25,13 @@ export class ListAges {
   /** Returns whether the lists of an upstream for this key need not be fetched now. */
   areFresh(upstream: Upstream, key: OfferKey): boolean {
     const ageMs = this.#offers.ageMs(upstream.id, key);
-    return ageMs === undefined ? this.#areFreshOnDisk(upstream, key) : ageMs < this.#validMs(upstream, key);
+    return ageMs === undefined ? this.#areFreshOnDisk(upstream, key) : ageMs < this.#ttlMs(upstream, key);
   }
 
   /** Returns the ms until lists with a stated time to live are due to be fetched again; Infinity for other lists. */
   leftMs(upstream: Upstream, key: OfferKey): number {
     if (this.#statedMs(upstream, key) === 0) return Infinity;
-    const leftMs = this.#validMs(upstream, key) - (this.#offers.ageMs(upstream.id, key) ?? Infinity);
+    const leftMs = this.#ttlMs(upstream, key) - (this.#offers.ageMs(upstream.id, key) ?? Infinity);
     // Those that are due already are being fetched, or that has failed.
     return leftMs > 0 ? leftMs : LEAST_TTL_MS;
   }
@@ -41,7 +41,7 @@ export class ListAges {
   }
 
   /** Returns how long lists are not fetched again. A modern upstream may state a shorter time than the default. */
-  #validMs(upstream: Upstream, key: OfferKey): number {
+  #ttlMs(upstream: Upstream, key: OfferKey): number {
     const statedMs = this.#statedMs(upstream, key);
     if (statedMs > 0) return Math.min(Math.max(REFETCHED_AT * statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return upstream.config.target.kind === 'stdio' ? Infinity : LIST_TTL_MS;

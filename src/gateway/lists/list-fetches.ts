@@ -28,7 +28,7 @@ export class ListFetches {
   /** Queued and running fetches, by {@link fetchIdOf}. */
   readonly #fetches = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
 
-  /** @param records get the outcome of each fetch. */
+  /** @param records get the outcome of each fetch. @param onFetched runs after each fetch that succeeds. */
   constructor(records: StartRecords, onFetched: (fetchId: string) => void) {
     this.#records = records;
     this.#onFetched = onFetched;

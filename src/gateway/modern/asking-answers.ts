@@ -26,7 +26,7 @@ export interface AskingAnswersParts {
 /** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
 const STATE_MS = 3_600_000;
 
-/** Makes the answers that ask a modern client something, which it answers in a retry. */
+/** Makes the answers that ask a modern client something, and waits at its retry for the pages that they name. */
 export class AskingAnswers {
   readonly #parts: AskingAnswersParts;
 

@@ -35,7 +35,7 @@ test('the level of a link falls and rises with the users that it has', async () 
     await levels.set(link);
   }
   assert.deepEqual(sent, ['info', 'debug', 'debug'], 'one user alone has set none');
-  for (const holder of holders.slice(1).toReversed()) levels.release(holder, upstream);
+  for (const holder of holders.slice(1).toReversed()) levels.releaseUser(holder, upstream);
   assert.deepEqual(sent.slice(3), ['info'], 'and none for equal levels');
   assert.deepEqual([...link.users], [plain]);
 });
