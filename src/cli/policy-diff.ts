@@ -42,7 +42,7 @@ export async function policyDiff(oldFile: string, newFile: string, options: Poli
   for (const { setting, of, notCompared } of NOT_COMPARED) {
     if (of(before) !== of(after)) printError(`warning: ${setting} differs; ${notCompared}\n`);
   }
-  const changes = changesBetween({ config: before, gateway: old }, { config: after, gateway: next });
+  const changes = changesBetween(sideOf(before, old), sideOf(after, next));
   const isUnknown = changes.length === 0 && isBlind(before, old) && isBlind(after, next);
   if (isUnknown) printError('Cannot say who loses or gains anything: no lists of the upstreams are stored.\n');
   print(options.json ? jsonText(changes) : isUnknown ? '' : textOf(changes));
@@ -96,6 +96,13 @@ function isBlind({ upstreams }: Config, gateway: OfflineGateway): boolean {
 interface Side {
   readonly config: Config;
   readonly gateway: OfflineGateway;
+  /** The conditions of its rules, by the names of the rules. */
+  readonly whens: ReadonlyMap<string, string | undefined>;
+}
+
+function sideOf(config: Config, gateway: OfflineGateway): Side {
+  const rules = config.access?.roles.flatMap(rulesOf) ?? [];
+  return { config, gateway, whens: new Map(rules.map(({ rule }) => [rule.name, rule.when])) };
 }
 
 type Items = ReadonlyMap<string, Item>;
@@ -139,10 +146,14 @@ interface Use {
 const DENIED: Use = { effect: 'deny', conditions: '' };
 
 /** Returns the use of each item of an endpoint. */
-function usesOf({ config, gateway }: Side, who: Principal, endpoint: string, items: Items): ReadonlyMap<string, Use> {
+function usesOf(
+  { config, gateway, whens }: Side,
+  who: Principal,
+  endpoint: string,
+  items: Items,
+): ReadonlyMap<string, Use> {
   const groups = [...(who.groups ?? []), ...groupsOfKey(config, who.keyName)];
   const rights = gateway.gate.rightsOf({ ...who, groups }, endpoint);
-  const whens = new Map(config.access?.roles.flatMap(rulesOf).map(({ rule }) => [rule.name, rule.when]));
   const useOf = (item: Item): Use => {
     if (rights === undefined) return { effect: 'allow', conditions: '' };
     const reasons: Reason[] = [];
