@@ -17,7 +17,8 @@ const PLACEMENT_MS = 3_600_000;
 /**
  * Sets `now` to the time that leases are measured with: the clock of Redis, without the parts in which nobody could renew a lease. Between two
  * scripts it advances by a fifth of a lease at most, and never backwards. So no lease lapses because Redis was stopped or full, or its clock was
- * set, and none lasts longer for that. The first argument of each script is the time that a lease lasts.
+ * set, and none lasts longer for that. A full Redis does not store the time, but its members can be listed. The first argument of each script is
+ * the time that a lease lasts.
  */
 const NOW = `
 local lease = tonumber(ARGV[1])
@@ -26,7 +27,7 @@ local at = time[1] * 1000 + math.floor(time[2] / 1000)
 local before, now = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+):(%d+)$')
 now = tonumber(now) or at
 now = now + math.max(0, math.min(at - (tonumber(before) or at), math.floor(lease / 5)))
-redis.call('SET', KEYS[3], string.format('%.0f:%.0f', at, now))`;
+redis.pcall('SET', KEYS[3], string.format('%.0f:%.0f', at, now))`;
 
 /** Removes lapsed members, and returns the others as pairs of id and sealed description. */
 const LIST = `

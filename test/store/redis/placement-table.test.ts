@@ -49,6 +49,17 @@ test('no lease lapses because the clock was set forward', async () => {
   assert.equal((await table.renew(two.id))?.length, 2);
 });
 
+// REL-28
+test('the members can be asked for while Redis is full', async () => {
+  await using server = await RedisServer.start();
+  const access = await openRedis(redisConfig(server.url));
+  const table = new RedisPlacementTable(access, 60_000);
+  await table.join(member('one'));
+  await access.connection.command('CONFIG', 'SET', 'maxmemory', '1kb');
+  await assert.rejects(table.join(member('two')), { code: 'store-unavailable' });
+  assert.deepEqual(await table.members(), [member('one')]);
+});
+
 test('a revocation that another version has sent in another form is ignored', async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
   const table = new RedisPlacementTable({ connection, keys, box }, 60_000);
