@@ -250,7 +250,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         {
           onNotification,
           onServerRequest,
-          onFault: (thrown) => log.error({ err: thrown, upstream }, 'request of the upstream not handled'),
+          onFault: (thrown) => log.error({ err: thrown, upstream }, 'message of the upstream not handled'),
           onLimit,
           onSendFailed: (error, isBackground) => {
             if (link === undefined) return;

@@ -53,7 +53,7 @@ export interface ConnectionEvents<Context> {
    */
   onNotification(notification: Notification, about: Context | undefined): void;
   onServerRequest(request: ServerRequest<Context>): void;
-  /** The handler of a server request has thrown. The upstream gets an error, and the connection goes on. */
+  /** The handler of a notification, or of a server request, has thrown. The upstream gets an error for a request, and the connection goes on. */
   onFault?(thrown: unknown): void;
   /** The transport has failed to send a request, or to receive its answer. */
   onSendFailed?(error: GatewayError, isBackground: boolean): void;
@@ -324,7 +324,7 @@ export class Connection<Context = unknown> {
           this.#onNotification(message, about);
         } catch (thrown) {
           // Nested members are parsed only when they are needed, and may be invalid. Such a notification is dropped.
-          if (!(thrown instanceof JsonTextError)) throw thrown;
+          if (!(thrown instanceof JsonTextError)) this.#events.onFault?.(thrown);
         }
         return;
       case 'request':

@@ -354,3 +354,27 @@ test('a fault in the handler of a server request is an internal error for the up
   assert.partialDeepStrictEqual(await connection.call('a', undefined, OPTIONS).answer, { kind: 'result' });
   await connection.close();
 });
+
+test('a fault in the handler of a notification leaves the connection in use', async () => {
+  const upstream = memoryUpstream({});
+  const faults: unknown[] = [];
+  const fault = new TypeError('a fault');
+  const connection = await Connection.open<string>(
+    'up',
+    upstream.start,
+    {
+      onServerRequest: () => undefined,
+      onNotification: () => {
+        throw fault;
+      },
+      onFault: (thrown) => faults.push(thrown),
+      onClose: () => undefined,
+    },
+    AbortSignal.timeout(PATIENCE_MS),
+    { audience: '' },
+  );
+  upstream.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  assert.partialDeepStrictEqual(await connection.call('a', undefined, OPTIONS).answer, { kind: 'result' });
+  assert.deepEqual(faults, [fault]);
+  await connection.close();
+});
