@@ -174,10 +174,10 @@ export class ChainWriter {
   /** Begins another file. @param isInPlace false if somebody else has removed or replaced the one before. */
   async #beginFile(isInPlace: boolean): Promise<void> {
     const { sink, events } = this.#parts;
-    // It is due already if an earlier attempt has failed.
-    if (!isInPlace && this.#segmentDue === undefined) events.onReplaced();
+    // An earlier attempt that has failed may have reported it.
+    if (!isInPlace && this.#segmentDue?.['replaced'] !== true) events.onReplaced();
     // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
-    this.#segmentDue ??= isInPlace ? { kind: 'rotated' } : { kind: 'rotated', replaced: true };
+    this.#segmentDue = { kind: 'rotated', ...this.#segmentDue, ...(isInPlace ? {} : { replaced: true }) };
     this.#oldest = await sink.rotate(this.#seq + 1, async (oldest) => {
       this.#oldest = oldest;
       // If the process dies before the record of the new file, only the head says that these files were not taken away. A full disk needs their room.

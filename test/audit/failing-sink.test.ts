@@ -106,6 +106,26 @@ test('a removed file is reported once, though attempts to begin another one fail
   assert.equal(replaced(), 1);
 });
 
+test('a file that is removed while no other one can be opened is reported', BOUNDED, async () => {
+  let attempts = 4;
+  const { log, lines, replaced } = await memoryLog({
+    isFull: () => attempts < 4,
+    isInPlace: async () => attempts !== 1 && attempts !== 2,
+    rotate: async () => {
+      if (++attempts < 3) throw new Error('no descriptor is free');
+      return 1;
+    },
+  });
+  const before = lines.length;
+  attempts = 0;
+  log.record({ kind: 'request' });
+  await waitUntil(() => lines.length > before);
+  attempts = 4;
+  await log.close();
+  assert.equal(replaced(), 1);
+  assert.partialDeepStrictEqual(JSON.parse(lines[before] ?? ''), { kind: 'rotated', replaced: true });
+});
+
 // R22
 test('a log that closes while its sink fails for some seconds loses nothing', BOUNDED, async (t) => {
   const time = stopTime(t);
