@@ -78,7 +78,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/handles/sealer.ts MAX_MISSING',
     'gateway/lists/built-catalogs.ts MAX_CATALOGS',
     'gateway/lists/list-refresher.ts MAX_SLOW',
-    'gateway/lists/offers.ts MAX_ABSENT',
+    'gateway/lists/stored-offers.ts MAX_ABSENT',
     'gateway/questions/sampling-budget.ts MAX_QUESTIONS',
     'http1/response.ts MAX_KEPT_HEAD_BYTES',
     'json/text-cache.ts MAX_CHARS',

@@ -257,7 +257,7 @@ export class GatewayParts implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const holder of this.holders) holder.close();
     await this.upstreams.stop();
-    await this.offers.flush();
+    await this.offers.stored.flush();
   }
 }
 

@@ -21,7 +21,7 @@ export class ListedUpstreams extends GatewayParts {
     const { waitMs = PATIENCE_MS, access, reading } = options;
     super(upstreams, {}, { lists: { waitMs }, access }, options);
     const { config, views, offers, store, log } = this;
-    this.records = new StartRecords(offers.upstreamKeys(), store, log);
+    this.records = new StartRecords(offers.stored.upstreamKeys(), store, log);
     this.refresher = new ListRefresher({
       views,
       upstreams: this.upstreams,

@@ -15,7 +15,7 @@ export function createConnections(common: CommonParts, callbacks: ConnectionCall
   const audienceOf = (id: string, principal: string) => upstreams.get(id)?.audienceOf(principal) ?? '';
   const pseudonymsOf = (path: string) => sealer.pseudonymsOf(path);
   const offers = new Offers({ config, views, pseudonymsOf, audienceOf, gate, store: state.offers, log, metrics });
-  const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
+  const records = new StartRecords(offers.stored.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
   const links = new HolderLinks({ upstreams, views, stateLosses, log, onLimit, ...callbacks });
   return { offers, records, stateLosses, links };

@@ -191,7 +191,7 @@ export class Core {
     await transports[Symbol.asyncDispose]();
     keyedCalls.close();
     recorder.flush();
-    await offers.flush();
+    await offers.stored.flush();
     await records.flush();
     await state[Symbol.asyncDispose]();
     await tracing?.[Symbol.asyncDispose]();

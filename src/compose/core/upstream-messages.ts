@@ -34,7 +34,7 @@ export function createUpstreamMessages(
   const clientTasks = new ClientTasks(onLimit);
   const urlElicitations = new UrlElicitations(onLimit);
   const resourceCache = new ResourceCache(onLimit);
-  const announcer = new ListAnnouncer(() => (offers.areShared ? offers.flush() : undefined));
+  const announcer = new ListAnnouncer(() => (offers.stored.areShared ? offers.stored.flush() : undefined));
   const returns = new SubscriptionReturns((holder) => links.bringBack(holder));
   const hiddenLinks = new HiddenLinks(links);
   const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);

@@ -55,7 +55,7 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
     parts.gate.setConfig(next.access, scopesOnDemandOf(next.auth));
     parts.groups.onPolicyChange();
     const fresh = offers.setConfig(next);
-    records.setKeys(offers.upstreamKeys());
+    records.setKeys(offers.stored.upstreamKeys());
     const running = [...upstreams.values()].filter(({ connections }) => connections > 0).map(({ id }) => id);
     const draining = [
       parts.upstreamChanges.apply(next, diff),

@@ -3,11 +3,11 @@ import type { Logger } from 'pino';
 import type { ToolListSize } from '../../catalog/callable.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
-import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
+import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { Config } from '../../config/values/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
+import type { OfferStore } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
 import type { ListRights } from '../../policy/rights.ts';
@@ -20,9 +20,6 @@ import { type LockState, PinnedOffers } from './pinned-offers.ts';
 import { ProblemReports } from './problem-reports.ts';
 import { StoredOffers, targetText } from './stored-offers.ts';
 import { isAnonymous, type Principal } from '../../policy/principal.ts';
-
-/** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
-const MAX_ABSENT = 16_384;
 
 export interface OffersParts extends CirclesParts {
   readonly config: Config;
@@ -39,28 +36,20 @@ export interface OffersParts extends CirclesParts {
  * on disk, so that a restarted gateway answers with the whole lists at once.
  */
 export class Offers {
+  readonly stored: StoredOffers;
   readonly #parts: Omit<OffersParts, 'config'>;
   readonly #catalogs: BuiltCatalogs;
   readonly #problems: ProblemReports;
   readonly #pins: PinnedOffers;
   readonly #circles: Circles;
-  readonly #stored: StoredOffers;
-  /** The text of {@link targetText} by upstream. */
-  readonly #targets = new Map<string, string>();
   readonly #offers = new Map<string, KeptOffers>();
-  /** Keys of offers that are not on disk, so that the disk is not read for each client. */
-  readonly #absent = new Set<string>();
-  /** Offers of other processes in the store that differ from those in memory, by upstream and {@link offerKeyText}. */
-  readonly #storedByOthers = new Map<string, Offer>();
-  /** The number of finished writes. */
-  #writes = 0;
   #version = 1;
   #eraChanges = 0;
 
   constructor({ config, ...parts }: OffersParts) {
     this.#parts = parts;
     const { views, store, log, metrics } = parts;
-    this.#stored = new StoredOffers(store, log);
+    this.stored = new StoredOffers(store, log);
     this.#problems = new ProblemReports(log, metrics);
     this.#pins = new PinnedOffers(log, metrics);
     this.#circles = new Circles(parts);
@@ -74,13 +63,13 @@ export class Offers {
    */
   setConfig(config: Config): ReadonlySet<string> {
     const targets = new Map(config.upstreams.map((upstream) => [upstream.id, targetText(upstream)]));
-    for (const [id, target] of this.#targets) if (targets.get(id) !== target) this.#forget(id);
+    for (const id of this.#offers.keys()) if (targets.get(id) !== this.stored.targetOf(id)) this.#forget(id);
     const fresh = new Set<string>();
     for (const [id, target] of targets) {
       if (this.#offers.has(id)) continue;
       fresh.add(id);
       this.#offers.set(id, new KeptOffers());
-      this.#targets.set(id, target);
+      this.stored.setTarget(id, target);
     }
     this.#version++;
     this.#pins.setConfig(config);
@@ -92,13 +81,9 @@ export class Offers {
   /** Removes everything about an upstream from memory. Its last good offers stay on disk: it may come back. */
   #forget(upstream: string): void {
     this.#offers.delete(upstream);
-    this.#targets.delete(upstream);
+    this.stored.forget(upstream);
     this.#problems.remove(upstream);
     this.#circles.remove(upstream);
-    for (const key of this.#storedByOthers.keys()) {
-      if (key.startsWith(`${upstream} `)) this.#storedByOthers.delete(key);
-    }
-    for (const key of this.#absent) if (key.startsWith(`${upstream} `)) this.#absent.delete(key);
   }
 
   /** Marks the offers as read by an earlier process: the upstream that has taken the place has listed nothing yet. */
@@ -124,21 +109,6 @@ export class Offers {
     return this.#eraChanges;
   }
 
-  /** Returns the keys of the upstreams in the store. */
-  upstreamKeys(): readonly UpstreamKey[] {
-    return [...this.#targets].map(([upstream, target]) => ({ upstream, target }));
-  }
-
-  /** True if other processes of the gateway get these offers. */
-  get areShared(): boolean {
-    return this.#stored.areShared;
-  }
-
-  /** Returns the text that identifies the server behind an upstream's id. */
-  targetOf(upstream: string): string | undefined {
-    return this.#targets.get(upstream);
-  }
-
   viewsWith(upstream: string): ReadonlySet<string> {
     return this.#catalogs.viewsWith(upstream);
   }
@@ -160,13 +130,13 @@ export class Offers {
   /** Reads the last good offers of these upstreams from disk. Ignores one that cannot be read. */
   async restore(upstreams: Iterable<string> = this.#offers.keys()): Promise<void> {
     // An upstream that was removed a moment ago may have lists on their way to the disk.
-    await this.flush();
+    await this.stored.flush();
     for (const upstream of upstreams) {
       const offers = this.#offers.get(upstream);
       if (offers === undefined) continue;
       for (const era of ERAS) {
         const key = commonKey(era);
-        const offer = await this.#read(upstream, key);
+        const offer = await this.stored.read(upstream, key);
         if (offer === undefined) continue;
         await this.prepare(upstream, offer);
         // The config has changed meanwhile, or the upstream was listed.
@@ -225,14 +195,12 @@ export class Offers {
   async load(upstream: string, key: OfferKey): Promise<boolean> {
     const offers = this.#offers.get(upstream);
     if (offers === undefined || offers.get(key) !== undefined) return true;
-    const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
-    if (this.#absent.has(keyOfOffer)) return false;
-    const offer = await this.#read(upstream, key);
+    if (this.stored.isAbsent(upstream, key)) return false;
+    const offer = await this.stored.read(upstream, key);
     if (offers.get(key) !== undefined) return true;
     if (this.#offers.get(upstream) !== offers) return false;
     if (offer === undefined) {
-      if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
-      this.#absent.add(keyOfOffer);
+      this.stored.setAbsent(upstream, key);
       return false;
     }
     this.#set(upstream, { key, offer, listedMs: undefined });
@@ -246,24 +214,21 @@ export class Offers {
    * @param replaces whether different lists replace those in memory.
    */
   async readStored(upstream: string, key: OfferKey, replaces: boolean): Promise<boolean> {
-    const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
-    this.#absent.delete(keyOfOffer);
+    this.stored.onWrittenByOther(upstream, key);
     const offers = this.#offers.get(upstream);
     const known = offers?.get(key);
     const before = known?.offer;
     // Others are loaded when a client needs them.
     if (offers === undefined || (before === undefined && !isCommonKey(key))) return false;
     const listedMs = known?.listedMs;
-    const writes = this.#writes;
-    this.#storedByOthers.delete(keyOfOffer);
-    const offer = await this.#read(upstream, key);
+    const { writes } = this.stored;
+    const offer = await this.stored.read(upstream, key);
     if (offer === undefined) return false;
     if (replaces) await this.prepare(upstream, offer);
     if (this.#offers.get(upstream) !== offers || offers.get(key)?.listedMs !== listedMs) return false;
     if (before !== undefined && isSameOffer(before, offer)) return false;
     if (!replaces) {
-      // A write of this process may have replaced it meanwhile.
-      if (this.#writes === writes) this.#storedByOthers.set(keyOfOffer, offer);
+      this.stored.setByOther(upstream, key, offer, writes);
       return true;
     }
     const kept = { key, offer, listedMs };
@@ -279,10 +244,10 @@ export class Offers {
 
   /** Stores the offers that could not be stored before. */
   saveAgain(): void {
-    const isUnsaved = this.#stored.takeUnsaved();
+    const isUnsaved = this.stored.takeUnsaved();
     for (const [upstream, key] of this.keys()) {
       const offer = this.exactOffer(upstream, key);
-      if (offer !== undefined && isUnsaved(offer)) this.#save(upstream, key, offer);
+      if (offer !== undefined && isUnsaved(offer)) this.stored.write(upstream, key, offer);
     }
   }
 
@@ -295,7 +260,6 @@ export class Offers {
    * @param isWhole false if a list could not be read. The next list request of a client fetches the lists again.
    */
   update(upstream: string, key: OfferKey, offer: Offer, isWhole = true): boolean {
-    const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
     const before = this.exactOffer(upstream, key);
     const listedMs = isWhole ? performance.now() : Number.NEGATIVE_INFINITY;
     const isRefused = (one: Offer) => this.#circles.refusalOf(upstream, key.audience, one) !== undefined;
@@ -309,17 +273,8 @@ export class Offers {
       return isOther;
     }
     this.#set(upstream, { key, offer, listedMs });
-    if (isRefused(offer)) return true;
-    const stored = this.#storedByOthers.get(keyOfOffer);
-    if (stored === undefined || !isSameOffer(stored, offer)) this.#save(upstream, key, offer);
+    if (!isRefused(offer) && !this.stored.isByOther(upstream, key, offer)) this.stored.write(upstream, key, offer);
     return true;
-  }
-
-  #save(upstream: string, key: OfferKey, offer: Offer): void {
-    this.#stored.write(this.#storeKey(upstream, key), offer, () => {
-      this.#writes++;
-      this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
-    });
   }
 
   /** Makes the parts of an offer that catalogs share, over several turns of the event loop, before the offer is used. */
@@ -369,11 +324,6 @@ export class Offers {
     this.#invalidate(upstream);
   }
 
-  /** Resolves when all offers are on disk. */
-  flush(): Promise<void> {
-    return this.#stored.flush();
-  }
-
   #set(upstream: string, kept: KeptOffer): void {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
@@ -388,8 +338,7 @@ export class Offers {
   /** Removes an offer from memory and disk. */
   #remove(upstream: string, offers: KeptOffers, key: OfferKey): void {
     offers.remove(key);
-    this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
-    this.#stored.remove(this.#storeKey(upstream, key));
+    this.stored.remove(upstream, key);
   }
 
   /**
@@ -479,13 +428,5 @@ export class Offers {
     return this.#catalogs.toolListSize(view, client, (upstream) =>
       this.#forClients(upstream, '', this.#offers.get(upstream)?.widestFor(client)),
     );
-  }
-
-  #storeKey(upstream: string, key: OfferKey): StoredOfferKey {
-    return { upstream, target: this.#targets.get(upstream) ?? '', ...key };
-  }
-
-  #read(upstream: string, key: OfferKey): Promise<Offer | undefined> {
-    return this.#stored.read(this.#storeKey(upstream, key));
   }
 }

@@ -4,7 +4,7 @@ import type { OfferStore, StoredOfferKey } from '../../store/offer-store.ts';
 import type { Offers } from './offers.ts';
 
 export interface SharedOffersParts {
-  readonly offers: Pick<Offers, 'ageMs' | 'keys' | 'readStored' | 'saveAgain' | 'targetOf'>;
+  readonly offers: Pick<Offers, 'ageMs' | 'keys' | 'readStored' | 'saveAgain' | 'stored'>;
   readonly store: OfferStore;
   /** Returns whether an upstream is a process, which other processes of the gateway cannot reach. */
   readonly isProcess: (upstream: string) => boolean;
@@ -43,7 +43,7 @@ export class SharedOffers {
       onWritten: ({ upstream, target, era, capabilityKey, audience }: StoredOfferKey) => {
         const known = ERAS.find((one) => one === era);
         // Another process may have another config or version for a while.
-        if (known === undefined || offers.targetOf(upstream) !== target) return;
+        if (known === undefined || offers.stored.targetOf(upstream) !== target) return;
         this.#read(upstream, { era: known, capabilityKey, audience });
       },
       onMissed: () => {

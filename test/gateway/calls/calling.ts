@@ -86,7 +86,7 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
     upstreams,
     offers,
     settings,
-    records: new StartRecords(offers.upstreamKeys(), at.store, log),
+    records: new StartRecords(offers.stored.upstreamKeys(), at.store, log),
     reading: () => undefined,
     refreshCatalog: (holder) => {
       holder.catalog = offers.catalogFor(holder);

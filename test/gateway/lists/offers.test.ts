@@ -58,7 +58,7 @@ async function place(personal = ''): Promise<Place> {
     },
     [Symbol.asyncDispose]: async () => {
       // A write that is still under way would put a file into the directory that is being removed.
-      await Promise.all(opened.map((offers) => offers.flush()));
+      await Promise.all(opened.map((offers) => offers.stored.flush()));
       await rm(stateDir, { recursive: true, force: true });
     },
   };
@@ -92,7 +92,7 @@ test('clients of each era get the offer of their era, also after a restart', asy
   before.update('up', commonKey('legacy'), LEGACY);
   before.update('up', commonKey('modern'), MODERN);
   assert.deepEqual(seen(before), [['old'], ['new']]);
-  await before.flush();
+  await before.stored.flush();
   assert.deepEqual(seen(await at.open()), [['old'], ['new']]);
 });
 
@@ -131,7 +131,7 @@ test('after a restart a principal still has its own offer and the common ones', 
   assert.deepEqual(toolsOf(before, 'anna'), ['old', 'common']);
   assert.deepEqual(toolsOf(before, 'bert'), ['common']);
   assert.deepEqual(toolsOf(before, ''), ['common']);
-  await before.flush();
+  await before.stored.flush();
   const after = await at.open();
   assert.deepEqual(toolsOf(after, 'anna'), ['common'], 'not read yet');
   assert.equal(await after.load('up', { ...anna, audience: 'bert' }), false);
@@ -181,21 +181,21 @@ test('lists that another process has stored do not replace its newer ones', asyn
   const GROWN: Offer = { ...LEGACY, tools: [tool('old'), tool('grown')] };
   for (const offers of [first, second]) {
     offers.update('up', key, LEGACY);
-    await offers.flush();
+    await offers.stored.flush();
   }
   first.update('up', key, GROWN);
-  await first.flush();
+  await first.stored.flush();
   assert.equal(await second.readStored('up', key, false), true);
   first.update('up', key, LEGACY);
-  await first.flush();
+  await first.stored.flush();
   // The second one has read the lists between the two changes.
   assert.equal(second.update('up', key, GROWN), true);
-  await second.flush();
+  await second.stored.flush();
   assert.deepEqual(seen(await at.open())[0], ['old']);
 
   assert.equal(await second.readStored('up', key, false), true);
   second.update('up', key, { ...LEGACY, tools: [tool('third')] });
-  await second.flush();
+  await second.stored.flush();
   assert.deepEqual(seen(await at.open())[0], ['third']);
 });
 

@@ -92,7 +92,7 @@ export class PrivateLists {
       return common === undefined || !isSameOffer(common, offer);
     };
     // Lists of a connection do not reach the other processes, which answer the same client.
-    if (offers.areShared && differs()) await this.#relistShared(link, { clientCapabilities, capabilityKey });
+    if (offers.stored.areShared && differs()) await this.#relistShared(link, { clientCapabilities, capabilityKey });
     if (link.connection.isClosed || link.isRetired) return false;
     const isOwn = differs();
     // The changed state may be outside of the process, and concern other clients too.
