@@ -341,7 +341,7 @@ export class Gateway implements Front {
     const session = this.#parts.sessions.findLeaving(id, principal, view);
     if (session === undefined) return;
     if (message.kind !== 'notification') this.handleResponse(session, message);
-    else if (message.method === SESSION_ENDED.method) await this.#parts.sessions.endLeaving(session);
+    else if (message.method === SESSION_ENDED.method) await this.#parts.sessions.leaving.end(session);
     else this.handleNotification(session, message);
   }
 

@@ -22,6 +22,7 @@ import { Attachments } from '../handles/attachments.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { addStored } from '../connections/stored-subscriptions.ts';
 import { tagOf } from './known-refs.ts';
+import { type LeavingEvents, LeavingSessions } from './leaving-sessions.ts';
 import { Session, type SessionEvents } from './session.ts';
 import { SessionIds, type UnsealedSession } from './session-ids.ts';
 import { refusal } from './session-refusals.ts';
@@ -31,7 +32,8 @@ import { recordState } from './state-record.ts';
 /** The longest wait for the process that had a session before, when the session ends. */
 const FORMER_MS = 2_000;
 
-export interface SessionsParts extends Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit'> {
+export interface SessionsParts
+  extends LeavingEvents, Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit'> {
   readonly sealer: Sealer;
   readonly owners: Owners;
   readonly store: SessionStore;
@@ -45,18 +47,8 @@ export interface SessionsParts extends Pick<SessionEvents, 'onPrincipalChange' |
   readonly gauge: Level;
   /** Runs when a released session is in memory again. @param used the upstreams that may have kept state for it. */
   onRestored(session: Session, used: readonly string[]): void;
-  /**
-   * Runs before a session is released or ended.
-   *
-   * @param isLeft true if another process may continue the session, with those that it has at upstreams.
-   */
-  onRelease(session: Session, isLeft: boolean): void;
   /** Runs when a session has ended for good. */
   onEnd(session: Session): void;
-  /** Runs when other processes may have a session, whose requests in flight end here. */
-  onLeave(session: Session): void;
-  /** Runs when an upstream begins to keep state for a session that other processes may have. None of them learns of that state. */
-  onStateOfLeft(session: Session, upstream: string): void;
   readonly upstreams: Upstreams;
 }
 
@@ -73,12 +65,11 @@ interface StoredSession {
  * has its id.
  */
 export class Sessions {
+  readonly leaving: LeavingSessions;
   readonly #parts: SessionsParts;
   readonly #attachments: Attachments;
   /** By the tag of the id. */
   readonly #active = new Map<string, Session>();
-  /** Sessions that other processes may have by now, by the tag of the id. Their requests in flight end here. */
-  readonly #leaving = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
   readonly #ending = new WeakMap<Session, Promise<void>>();
   readonly #ids: SessionIds;
@@ -86,6 +77,7 @@ export class Sessions {
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
+    this.leaving = new LeavingSessions(parts);
     this.#attachments = new Attachments(parts.sealer, parts.upstreams);
     this.#ids = new SessionIds(parts.sealer, parts.onLimit);
     const { settings, shares, counters } = parts;
@@ -100,7 +92,7 @@ export class Sessions {
   /** Yields the sessions in memory, and those that were given away and may have requests in flight here. */
   *all(): Iterable<Session> {
     yield* this.#active.values();
-    yield* this.#leaving.values();
+    yield* this.leaving;
   }
 
   get size(): number {
@@ -291,14 +283,13 @@ export class Sessions {
   readonly #events: SessionEvents = {
     // Stores the name of the upstream, so that the gateway can report the loss of the state after a restart.
     onStateKept: (session, upstream) => {
-      if (this.#leaving.get(tagOf(session.id)) === session) {
-        // Another process continues what is attachable.
-        this.#reportLeft(session, upstream);
+      if (this.leaving.get(session.id) === session) {
+        this.leaving.onStateKept(session, upstream);
         return undefined;
       }
       return recordState(this.#parts, session, upstream).then((outcome) => {
         // The answer that began the state reports its loss.
-        if (outcome === 'moved') this.#reportLeft(session, upstream);
+        if (outcome === 'moved') this.leaving.onStateKept(session, upstream);
       });
     },
     onLinkOpen: (session, link) => {
@@ -314,11 +305,6 @@ export class Sessions {
     catalogOf: (session, principal) => this.#parts.offers.catalogOf(session, principal),
     onLimit: (limit) => this.#parts.onLimit(limit),
   };
-
-  /** Reports the loss of a state that the process which has the session by now can neither continue nor know. */
-  #reportLeft(session: Session, upstream: string): void {
-    if (session.attachable?.has(upstream) !== true) this.#parts.onStateOfLeft(session, upstream);
-  }
 
   /** Stores the session that a link has at its upstream, so that a later process continues it. */
   async #saveAttachment(session: Session, link: Link): Promise<void> {
@@ -364,7 +350,7 @@ export class Sessions {
     // Its requests in flight there are cancelled before its sessions at upstreams end: some servers go on with those of an ended session.
     if (session.former !== undefined)
       await resultWithin(session.former.handleMessage(session, SESSION_ENDED), FORMER_MS);
-    if (this.#leaving.get(tagOf(session.id)) === session) this.releaseLeaving(session);
+    this.leaving.release(session);
     this.#release(session, false);
     this.#parts.onEnd(session);
     if (await storing) return;
@@ -393,7 +379,7 @@ export class Sessions {
    * the requests in flight.
    */
   async endWhere(isConcerned: (session: Session) => boolean): Promise<void> {
-    for (const session of this.#leaving.values()) if (isConcerned(session)) this.releaseLeaving(session);
+    for (const session of this.leaving) if (isConcerned(session)) this.leaving.release(session);
     await Promise.all([...this.#active.values()].filter(isConcerned).map((session) => this.end(session)));
   }
 
@@ -411,18 +397,17 @@ export class Sessions {
    * {@link releaseAll}, since answers may not have been read yet.
    */
   handOver(): void {
-    for (const [tag, session] of this.#active) {
+    for (const session of this.#active.values()) {
       if (this.#ending.has(session)) continue;
       this.#remove(session, session.inFlight.size > 0);
-      this.#leaving.set(tag, session);
-      this.#parts.onLeave(session);
+      this.leaving.add(session);
     }
   }
 
   /** Returns a session that was given away, and has requests in flight here. */
   findLeaving(id: string, principal: Principal, view: string): Session | undefined {
-    const session = this.#leaving.get(tagOf(id));
-    return session?.id === id ? this.#touchIfOwned(session, principal, view) : undefined;
+    const session = this.leaving.get(id);
+    return session && this.#touchIfOwned(session, principal, view);
   }
 
   /** Releases the sessions in memory whose ids are not valid any more. */
@@ -435,23 +420,7 @@ export class Sessions {
   releaseAll(areLeft: boolean): void {
     this.#ids.known.clear();
     for (const session of this.#active.values()) this.#release(session, areLeft);
-    for (const session of this.#leaving.values()) this.releaseLeaving(session);
-  }
-
-  /** Ends the requests in flight of a session that was given away. Resolves when the upstreams that it has connections of its own to know. */
-  async endLeaving(session: Session): Promise<void> {
-    const connections = [...session.links.values()].map(({ connection }) => connection);
-    this.releaseLeaving(session);
-    const closing = connections.filter(({ isClosed }) => isClosed);
-    await Promise.all(closing.map((connection) => new Promise<void>((resolve) => void connection.onClosed(resolve))));
-  }
-
-  /** Ends the requests in flight of a session that was given away. */
-  releaseLeaving(session: Session): void {
-    if (!this.#leaving.delete(tagOf(session.id))) return;
-    // Cancelled first: nobody may continue the session, so that its end at the upstream would cancel them.
-    session.close();
-    this.#parts.onRelease(session, true);
+    for (const session of this.leaving) this.leaving.release(session);
   }
 
   #release(session: Session, isLeft: boolean): void {
