@@ -42,7 +42,6 @@ export interface AuditLogEvents extends ChainEvents {
   onLost(count: number): void;
 }
 
-/** The parts that an {@link AuditLog} is constructed from. */
 export interface AuditLogParts extends ChainWriterParts {
   readonly settings: AuditLogSettings;
   readonly events: AuditLogEvents;

@@ -9,7 +9,6 @@ export interface ChainEvents {
   onReplaced(): void;
 }
 
-/** The parts that a {@link ChainWriter} is constructed from. */
 export interface ChainWriterParts {
   readonly sink: AuditSink;
   readonly key: AuditKey;

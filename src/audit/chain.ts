@@ -86,7 +86,6 @@ export function digestOf(key: Pick<AuditKey, 'digests'>, text: string): string {
   return hash('sha512-256', `${key.digests}${text}`, 'base64url').slice(0, DIGEST_CHARS);
 }
 
-/** Returns the signature of a head. */
 export function signHead(key: AuditKey, text: string): string {
   return createHmac('sha256', key.heads).update(text).digest('base64url');
 }

@@ -26,7 +26,6 @@ const HEAD = z.strictObject({
 
 const LIMIT_CHARS = 4_096;
 
-/** Returns the text of a signed head. */
 export function headText(key: AuditKey, { seq, mac, oldest, confirmed }: Head, nowMs: number): string {
   const signed = { seq, mac, oldest, confirmed, time: new Date(nowMs).toISOString(), key: key.id };
   return `${JSON.stringify({ ...signed, signature: signHead(key, JSON.stringify(signed)) })}\n`;

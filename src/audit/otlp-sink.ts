@@ -22,7 +22,6 @@ const UNTRUSTED = /^(?:ERR_TLS_CERT|CERT_|DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CER
 
 const REQUEST_TIMEOUT = 408;
 
-/** The parts that an {@link OtlpSink} is constructed from. */
 export interface OtlpSinkParts {
   readonly receiver: AuditOtlpConfig;
   readonly egress: EgressConfig | undefined;

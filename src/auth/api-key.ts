@@ -97,7 +97,6 @@ export class ApiKeys {
     return isSame ? groups : `the API keys "${name}" have different groups; name those of one with "groups"`;
   }
 
-  /** Ids of all keys. */
   get ids(): ReadonlySet<string> {
     return new Set(this.#byId.keys());
   }

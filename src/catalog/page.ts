@@ -34,7 +34,6 @@ export function cursorText({ list, digest, offset }: Cursor): string {
   return JSON.stringify([list, digest, offset]);
 }
 
-/** Parses the text of a cursor; returns undefined for any other text. */
 export function parseCursor(text: string): Cursor | undefined {
   const value = jsonOf(text);
   if (!Array.isArray(value) || value.length !== 3) return undefined;

@@ -29,7 +29,6 @@ export interface ViewUpstream extends ToolFilter {
   readonly onChange?: OnChange;
 }
 
-/** Returns an upstream of a view; undefined if the view does not have it. */
 export function upstreamIn(view: View | undefined, id: string): ViewUpstream | undefined {
   return view?.upstreams.find((upstream) => upstream.id === id);
 }

@@ -4,7 +4,6 @@ export class WeakCache<T extends object> {
   /** The number of entries at which entries of collected values are removed. */
   #sweepAt = 64;
 
-  /** Returns the value of the key, and makes it if there is none. */
   get(key: string, make: () => T): T {
     const known = this.#values.get(key)?.deref();
     if (known !== undefined) return known;

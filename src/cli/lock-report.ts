@@ -3,7 +3,6 @@ import { statusText } from '../lock/difference-text.ts';
 import type { EraDifference } from '../lock/upstream-check.ts';
 import { oneLine } from '../peer-text.ts';
 
-/** The result for one upstream. */
 export interface UpstreamReport {
   readonly id: string;
   /** `added`: it was not in the lock. `removed`: it is only in the lock. `off`: it is in the lock and has `lock: off`. `failed`: it could not be listed. */

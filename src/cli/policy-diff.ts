@@ -165,7 +165,6 @@ function usesOf(
   return new Map([...items].map(([name, item]) => [name, useOf(item)]));
 }
 
-/** Returns the groups of the API keys of a name in a config. */
 function groupsOfKey({ auth }: Config, name: string | undefined): readonly string[] {
   return auth.apiKeys.flatMap((key) => (key.name === name ? (key.groups ?? []) : []));
 }

@@ -33,7 +33,6 @@ const OVER_SWEEP_MS = 1_000;
 /** The interval at which a process that accepts no more connections ends streams that it passes on. */
 const END_STREAMS_MS = 250;
 
-/** The parts that an {@link Edge} is constructed from. */
 export interface EdgeParts {
   readonly core: Core;
   readonly metrics: Metrics;

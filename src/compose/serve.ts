@@ -66,7 +66,6 @@ interface RunningProcess extends ListeningGateway {
   };
 }
 
-/** The options of {@link serve}. */
 export interface ServeOptions {
   /** Loads the config again, with the options of the start. @throws {ConfigError} */
   readonly load: () => Promise<Loaded>;

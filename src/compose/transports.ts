@@ -32,7 +32,6 @@ import { type ProcessUsage, ProcessUsages } from '../upstream/stdio/process-usag
 import { stdioTransport } from '../upstream/stdio/stdio.ts';
 import { VERSION } from '../version.ts';
 
-/** The transports to one upstream. */
 export interface UpstreamTransport {
   /** In order of preference. */
   readonly options: readonly TransportOption[];
@@ -50,7 +49,6 @@ export interface UpstreamTransports extends AsyncDisposable {
   readonly egress: Egress;
   /** Resolves when transports to the upstreams of a config can be made, and its questions about access can be sent. */
   prepare(config: Pick<Config, 'upstreams' | 'access'>): Promise<void>;
-  /** Returns the transports to one upstream. */
   transportTo(upstream: UpstreamConfig, limits: Config['limits']): UpstreamTransport;
   /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;

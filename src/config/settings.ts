@@ -26,7 +26,6 @@ export interface SettingsSource {
   readonly gateway: Expanded;
   /** The document with the upstreams: `document`, or an earlier version of it. */
   readonly upstreamDocument: Document;
-  /** Paths of the entries of upstreams. */
   readonly upstreams: readonly Path[];
   /** Values of command-line options by key. */
   readonly options: ReadonlyMap<string, { readonly option: string; readonly value: string | false }>;

@@ -19,7 +19,6 @@ import { RPC } from '../protocol/rpc-codes.ts';
 /** One message, or the items of a batch, in which an invalid item is a {@link MessageError}. */
 export type ClientInput = Message | readonly (Message | MessageError)[];
 
-/** The headers that name a session. */
 interface SessionHeaders {
   readonly sessionId: string | undefined;
   readonly version: string | undefined;

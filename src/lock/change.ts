@@ -25,7 +25,6 @@ export const CHANGES = {
 } as const satisfies Record<string, Risk>;
 export type ChangeCode = keyof typeof CHANGES;
 
-/** One change of a definition. */
 export interface Change {
   readonly code: ChangeCode;
   readonly risk: Risk;
@@ -39,7 +38,6 @@ const MAX_CHARS = 120;
 /** Characters that are the same in both texts and are shown before a change. */
 const CONTEXT_CHARS = 20;
 
-/** Returns a change with the risk of its code. */
 export function change(code: ChangeCode, path: readonly string[], text: string): Change {
   const at = path.map(shown).join('.');
   return { code, risk: CHANGES[code], at, text: at === '' ? text : `${at}: ${text}` };

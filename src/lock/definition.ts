@@ -18,7 +18,6 @@ export interface Listed {
   readonly instructions: string | undefined;
 }
 
-/** The definition of one item. */
 export interface Definition {
   readonly kind: DefinitionKind;
   /** The name, URI or URI template of the item, as the upstream spells it. Empty for instructions. */

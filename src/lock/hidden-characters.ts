@@ -39,7 +39,6 @@ export function hiddenSequence(text: string): string {
   return [...text.matchAll(HIDDEN)].map(([character]) => character).join('');
 }
 
-/** Returns a text without its hidden characters. */
 export function withoutHidden(text: string): string {
   return text.replaceAll(HIDDEN, '');
 }

@@ -145,7 +145,6 @@ function keywordChanges(key: string, before: unknown, after: unknown, path: read
   return [change('schema-changed', path, `${shownValue(before)} → ${shownValue(after)}`)];
 }
 
-/** Returns the change that an argument is new. */
 export function newArgument(path: readonly string[], isRequired: boolean): Change {
   return isRequired
     ? change('argument-required', path, 'new required argument')

@@ -15,7 +15,6 @@ export interface EraDifference extends Difference {
   readonly eras: readonly Era[];
 }
 
-/** Returns the lists of an upstream as they are pinned. */
 export function pinUpstream(lists: readonly EraLists[]): readonly PinnedLists[] {
   return mergeEras(lists.map(({ era, offer }) => pinLists(offer, [era])));
 }

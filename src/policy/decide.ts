@@ -12,7 +12,6 @@ export interface Item {
   readonly upstream: string;
   /** The name of a tool or prompt, a URI, or a URI template. */
   readonly name: string;
-  /** The hints of a tool. */
   readonly hints: Hints;
 }
 

@@ -50,7 +50,6 @@ export function requiresTask(tool: RawObject): boolean {
   return tool.object('execution')?.string('taskSupport') === 'required';
 }
 
-/** Returns the tool as one that is called without a task. */
 export function withoutTaskSupport(tool: RawObject): RawObject {
   const execution = tool.object('execution');
   if (execution?.raw('taskSupport') === undefined) return tool;

@@ -29,7 +29,6 @@ export const MAX_FRAME_BYTES: number = HEAD_BYTES + MAX_PAYLOAD_BYTES;
 /** The greatest number of an exchange. */
 export const MAX_EXCHANGE = 0xff_ff_ff_ff;
 
-/** One frame. */
 export interface Frame {
   readonly kind: number;
   /** True if the body of its sender ends with this frame. */
@@ -68,7 +67,6 @@ export function numberFrame(kind: number, exchange: number, value: number): Buff
   return bytes;
 }
 
-/** Returns a frame with a piece of a body. */
 export function dataFrame(exchange: number, isLast: boolean, piece: Buffer): Buffer {
   const bytes = emptyFrame(FRAME.data, exchange, isLast, piece.length);
   piece.copy(bytes, HEAD_BYTES);
@@ -114,7 +112,6 @@ export function responseFrame(
   return bytes;
 }
 
-/** Returns the parts of a response; undefined if the payload has none. */
 export function responseParts(
   payload: Buffer,
 ): { readonly head: ForwardedResponseHead; readonly body: Buffer } | undefined {

@@ -17,7 +17,6 @@ export interface ServedExchange {
   onEnd: (() => void) | undefined;
 }
 
-/** Status and reason of a refusal. */
 type Refusal = readonly [status: number, reason: string];
 
 export interface IncomingChannelParts {

@@ -36,7 +36,6 @@ export class RelayedRequest implements ExchangeHandler {
     return this.#ended.promise;
   }
 
-  /** Returns whether a request with these headers has a body. */
   static hasBody({ headers }: Pick<ClientRequest, 'headers'>): boolean {
     const length = headers['content-length'];
     return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');

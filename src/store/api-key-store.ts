@@ -29,7 +29,6 @@ export const storedKeySchema = z.strictObject({
   expiresAt: z.iso.datetime({ offset: true }).exactOptional(),
 });
 
-/** One API key as it is stored. */
 export type StoredKey = Readonly<z.infer<typeof storedKeySchema>>;
 
 /** Returns the id of a key: the beginning of its hash. It reveals nothing about the key, which is random. */
@@ -37,7 +36,6 @@ export function keyIdOf({ sha256 }: Pick<StoredKey, 'sha256'>): string {
   return sha256.slice(0, ID_CHARS);
 }
 
-/** A change of the stored keys. */
 export interface KeyChange {
   readonly add?: readonly StoredKey[];
   /** The keys to remove. One that is also in `add` is replaced. */
@@ -65,7 +63,6 @@ export interface ApiKeyStore {
   storeUses(uses: ReadonlyMap<string, number>, known: ReadonlySet<string>): Promise<void>;
 }
 
-/** Returns the keys after a change. */
 export function changedKeys(keys: readonly StoredKey[], { add = [], remove = [] }: KeyChange): readonly StoredKey[] {
   const gone = new Set([...remove, ...add].map(({ sha256 }) => sha256));
   return [...keys.filter(({ sha256 }) => !gone.has(sha256)), ...add];

@@ -37,7 +37,6 @@ export interface PlacementKey {
   readonly name: string;
 }
 
-/** Returns the key of the placement of a session. */
 export function sessionKey({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>): PlacementKey {
   return { principal, name: `s.${serial}` };
 }
@@ -47,7 +46,6 @@ export function keyText({ principal, name }: PlacementKey): string {
   return JSON.stringify([principal, name]);
 }
 
-/** Returns the name of the placement of a connection. */
 export function connectionName(name: string): string {
   return `g.${hashOf([name])}`;
 }

@@ -15,7 +15,6 @@ export interface AuditLevels {
 /** Records what becomes of audit records. */
 export type AuditMetrics = ReturnType<typeof createAuditMetrics>;
 
-/** Creates the metrics of the audit log. */
 export function createAuditMetrics(registry: Registry) {
   let log: AuditLevels | undefined;
   const gauge = (name: string, help: string, read: (log: AuditLevels) => number) =>

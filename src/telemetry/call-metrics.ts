@@ -13,7 +13,6 @@ const EXTERNAL_OUTCOMES = ['allowed', 'denied', 'ambiguous', 'late', 'failed', '
 type ExternalOutcome = (typeof EXTERNAL_OUTCOMES)[number];
 const EXTERNAL_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 
-/** Creates the metrics of calls. */
 export function createCallMetrics(registry: Registry) {
   const countExternal = knownCounter(registry, {
     name: 'linkspan_external_decisions_total',

@@ -8,7 +8,6 @@ type ReadOutcome = (typeof READ_OUTCOMES)[number];
 /** Records how API keys of a file or of Redis are read. */
 export type KeyMetrics = ReturnType<typeof createKeyMetrics>;
 
-/** Creates the metrics of API keys. */
 export function createKeyMetrics(registry: Registry) {
   const registers = [registry];
   const countRead = knownCounter(registry, {

@@ -14,7 +14,6 @@ import { createReloadMetrics } from './reload-metrics.ts';
 import { createReplicaMetrics } from './replica-metrics.ts';
 import { createUpstreamMetrics } from './upstream-metrics.ts';
 
-/** The media type of metrics. */
 export const METRICS_TYPE: string = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** A gauge that goes up and down by one. */

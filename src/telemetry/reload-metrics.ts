@@ -5,7 +5,6 @@ import { knownCounter } from './metric-kinds.ts';
 const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
 export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
 
-/** Creates the metrics of reloads of the config. */
 export function createReloadMetrics(registry: Registry) {
   const registers = [registry];
   const countReload = knownCounter(registry, {

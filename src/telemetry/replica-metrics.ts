@@ -13,7 +13,6 @@ const LEASE_TROUBLES = ['lapsed', 'failed'] as const;
 const WORKER_LOSSES = ['ended', 'silent'] as const;
 export type WorkerLoss = (typeof WORKER_LOSSES)[number];
 
-/** Creates the metrics of replicas. */
 export function createReplicaMetrics(registry: Registry) {
   const registers = [registry];
   const refused = new Counter({

@@ -222,7 +222,6 @@ export function isWithheldUri(resources: Resources, upstreams: readonly ViewUpst
   return upstreams.some(({ id }) => resources.withheld.has(resourceKey(id, uri)));
 }
 
-/** Returns the resolution of a URI that these upstreams have. */
 export function toResolution(upstreams: readonly string[], uri: string): Resolution {
   const [upstream, ...others] = upstreams;
   if (upstream === undefined) return { kind: 'none' };

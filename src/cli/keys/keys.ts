@@ -8,7 +8,6 @@ import { oneLine } from '../../peer-text.ts';
 import { durationText, jsonText, print, printError, table } from '../operator/output.ts';
 import { openKeyStore, type StoreOptions } from './open-store.ts';
 
-/** The options of all `key` commands. */
 export interface KeyOptions extends StoreOptions {
   readonly json: boolean;
 }

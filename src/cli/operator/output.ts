@@ -29,7 +29,6 @@ export function unansweredText(silent: readonly { readonly replica: string; read
   return `Replicas that have not answered: ${names.join(', ')}\n`;
 }
 
-/** Returns a value as JSON for machines. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }
@@ -45,7 +44,6 @@ export function durationText(seconds: number): string {
   return seconds < 2 * DAY ? `${Math.round(seconds / HOUR)} h` : `${Math.round(seconds / DAY)} d`;
 }
 
-/** Returns a number of bytes for people. */
 export function megabytes(bytes: number): string {
   return `${Math.round(bytes / 1_000_000)} MB`;
 }

@@ -17,7 +17,6 @@ export interface TargetOptions {
   readonly config?: string;
 }
 
-/** A running gateway. */
 export interface RunningGateway {
   /** `http://host:port` of its operator's port. */
   readonly url: string;

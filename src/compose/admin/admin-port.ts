@@ -35,7 +35,6 @@ export interface AdminSource extends ProcessSource {
   readonly groupsOfKey: GroupsOfKey;
 }
 
-/** Returns the session in memory with this digest. */
 export function sessionOf(core: Pick<Core, 'sessions'>, digest: string) {
   for (const session of core.sessions) if (session.digest === digest) return session;
   return undefined;

@@ -8,7 +8,6 @@ import {
   type UpstreamAnswer,
 } from '../../operator/admin/answers.ts';
 
-/** Returns the first status with the counts of all. */
 export function withCountsOf(first: StatusAnswer, others: readonly StatusAnswer[]): StatusAnswer {
   return others.reduce(
     (sum, each) => ({

@@ -49,7 +49,6 @@ export function processControls({
   };
 }
 
-/** Returns the level of a logger. */
 export function logLevelOf(log: Pick<Logger, 'level'>): LogLevel {
   return LOG_LEVELS.find((level) => level === log.level) ?? 'info';
 }

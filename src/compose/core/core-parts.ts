@@ -18,7 +18,6 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing/tracing.ts';
 import type { UpstreamTransports } from '../transports.ts';
 
-/** The parts that a core is constructed from. */
 export interface CoreParts {
   readonly config: Config;
   /** The state that outlives requests. */

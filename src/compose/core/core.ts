@@ -21,7 +21,6 @@ import type { CommonParts } from './core-parts.ts';
 import { Sweeper } from './sweeper.ts';
 import type { UpstreamMessageParts } from './upstream-messages.ts';
 
-/** All that a core consists of. */
 export interface CorePieces
   extends CommonParts, ConnectionParts, ClientParts, UpstreamMessageParts, ClientRequestParts {
   readonly upstreamChanges: UpstreamChanges;
@@ -43,7 +42,6 @@ export class Core {
   readonly groups: ClientGroups;
   readonly seenClients: SeenClients;
   readonly parked: ParkedCalls;
-  /** Restarts and disables upstreams. */
   readonly upstreamChanges: Pick<UpstreamChanges, 'restart' | 'disable' | 'isDisabled' | 'reasonOf'>;
   readonly apply: ApplyConfig;
   readonly #pieces: CorePieces;

@@ -8,7 +8,6 @@ import type { CommonParts } from './core-parts.ts';
 /** The interval at which unused sessions, groups and connections are released. */
 const SWEEP_MS = 5_000;
 
-/** The parts that {@link Sweeper} is constructed from. */
 type SweeperParts = Pick<CommonParts, 'upstreams' | 'transports' | 'log'> &
   Pick<ConnectionParts, 'offers'> &
   ClientParts &

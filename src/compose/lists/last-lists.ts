@@ -5,10 +5,8 @@ import type { Offers } from '../../gateway/lists/offers.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 
-/** The last lists of all upstreams. */
 export interface LastLists {
   readonly views: ReadonlyMap<string, View>;
-  /** True if lists of this upstream are known. */
   isListed(upstream: string): boolean;
   /** Returns the key of the clients of a view with lists of the most upstreams, as {@link widestKey}. */
   keyOf(view: View): OfferKey;
@@ -16,7 +14,6 @@ export interface LastLists {
   catalog(view: View, rights?: ListRights): Catalog;
 }
 
-/** Returns the lists that offers have. */
 export function lastLists(offers: Offers, views: ReadonlyMap<string, View>): LastLists {
   const keyOf = (view: View) => widestKey(offers, view.upstreams, 'legacy');
   return {

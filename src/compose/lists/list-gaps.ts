@@ -46,7 +46,6 @@ export function firstLines(lines: string[]): string[] {
   return more > 0 ? [...lines.slice(0, MAX_PROBLEMS), `and ${more} more`] : lines;
 }
 
-/** Returns a problem in words. */
 export function problemLine({ kind, name, repair, detail }: ListProblem): string {
   if (repair === 'lists refused') return `its lists are refused: ${detail}`;
   return `${kind} "${name}": ${repair}: ${detail}`;

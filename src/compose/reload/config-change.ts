@@ -8,7 +8,6 @@ import type { Core } from '../core/core.ts';
 import type { Edge } from '../edge.ts';
 import type { OperatorAccess } from '../operator-access.ts';
 
-/** The parts that {@link ConfigChange} is constructed from. */
 export interface ConfigChangeParts {
   /** The config at the start. */
   readonly loaded: Loaded;
@@ -110,7 +109,6 @@ export class ConfigChange {
     await this.#watch.setFiles(this.#files);
   }
 
-  /** Ends the watch of files. */
   endWatch(): void {
     this.#watch?.[Symbol.dispose]();
     this.#watch = undefined;

@@ -2,7 +2,6 @@ import type { Logger } from 'pino';
 import type { Loaded } from '../../config/load.ts';
 import { removeLastGood, writeLastGood } from '../../store/disk/last-good-file.ts';
 
-/** The parts that a {@link lastGoodKeeper} is constructed from. */
 export interface LastGoodKeeperParts {
   readonly stateDir: string;
   /** True if a copy is kept (`--last-good`). Otherwise an older one is removed, because it may hold secrets. */

@@ -26,7 +26,6 @@ const RETRY_MS = 5_000;
 /** The longest time that a stop waits for a config that is being applied. */
 const SETTLE_MS = 5_000;
 
-/** The parts that a {@link Reloader} is constructed from. */
 export interface ReloaderParts {
   /** The config at the start. */
   readonly loaded: Loaded;

@@ -8,7 +8,6 @@ import type { ConnectionParts } from '../core/connections.ts';
 import type { CommonParts } from '../core/core-parts.ts';
 import type { UpstreamMessageParts } from '../core/upstream-messages.ts';
 
-/** The parts that {@link UpstreamChanges} are constructed from. */
 type UpstreamChangesParts = CommonParts &
   Pick<ConnectionParts, 'offers' | 'links'> &
   Pick<ClientParts, 'holders'> &

@@ -28,7 +28,6 @@ export interface ReplicaAnswersParts {
   /** The operations of this replica alone. */
   readonly own: AdminPort;
   readonly changes: LatestChanges;
-  /** Returns whether the session with this digest is at this replica. */
   readonly hasSession: (digest: string) => boolean;
   /** Records an operation for which another replica was asked. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
@@ -36,7 +35,6 @@ export interface ReplicaAnswersParts {
 
 const LATER = 'A later change of an operator holds.';
 
-/** Returns the function that answers the other replicas. */
 export function replicaAnswers(parts: ReplicaAnswersParts): OperatorHandler {
   const { own, changes, hasSession, onOperation } = parts;
   const served = new ServedMethods();

@@ -54,7 +54,6 @@ export interface SharedPlace {
   readonly onServing?: () => void;
 }
 
-/** The stores that a member writes. */
 interface MemberStores {
   readonly state: State;
   /** The events of streams for other replicas; undefined if they are kept in this process alone. */

@@ -64,7 +64,6 @@ export class MergedAdmin {
     return worker;
   }
 
-  /** Asks the first worker. */
   async #askFirst<Args, Value>(method: PipeMethod<Args, Answered<Value>>, args: Args, callMs?: number): Promise<Value> {
     return await this.#ask(this.#first, method, args, callMs);
   }

@@ -40,7 +40,6 @@ export const PARENT = {
   failed: method('parent.failed', TEXT, NOTHING),
 } as const;
 
-/** The operations of a worker. */
 export const WORKER = {
   /** Answers at once. Its parent ends a worker that does not. */
   ping: method('worker.ping', NOTHING, NOTHING),

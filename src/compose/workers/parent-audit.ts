@@ -9,7 +9,6 @@ import { openAuditLog } from '../open-audit-log.ts';
 /** The audit log of a gateway with workers: one chain, which the parent writes. */
 export interface ParentAudit extends AsyncDisposable {
   readonly trail: AuditTrail;
-  /** The settings of each worker. */
   readonly forWorkers: PipedAuditSettings;
   /** Takes the records of a worker. */
   serve(calls: PipeCalls): void;

@@ -11,7 +11,6 @@ import { SharedTaskStore } from '../../store/memory/shared-task-store.ts';
 import { joinReplicas, type Replicas, type ReplicaSurroundings, type SharedPlace } from '../replicas/replicas.ts';
 import type { WorkerSetup } from './methods.ts';
 
-/** A worker and its parent. */
 export interface WorkerSide {
   readonly calls: PipeCalls;
   readonly setup: WorkerSetup;

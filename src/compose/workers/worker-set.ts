@@ -23,7 +23,6 @@ const OTHERS_MS = 250;
 export interface WorkerSetParts {
   readonly config: Config;
   readonly setup: Omit<WorkerSetup, 'config' | 'socket' | 'changes'>;
-  /** Returns what operators have changed. */
   readonly changes: () => OperatorChanges;
   /** The directory of the sockets of the workers. */
   readonly dir: string;

@@ -42,7 +42,6 @@ export interface Spot {
   readonly source?: string | undefined;
 }
 
-/** Returns a problem at an offset. */
 export type ProblemAt = (offset: number, path: Path, message: string) => Problem;
 
 /** @param lines of the file; see {@link linesOf}. */

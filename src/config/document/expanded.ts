@@ -47,7 +47,6 @@ export function isList(value: Data | undefined): value is readonly Data[] {
   return Array.isArray(value);
 }
 
-/** Returns the value at a path, or undefined. */
 export function valueAt(data: Data, path: Path): Data | undefined {
   let value: Data | undefined = data;
   for (const step of path) {

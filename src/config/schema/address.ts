@@ -16,7 +16,6 @@ export function addressText({ host, port }: Address): string {
   return `${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
-/** Suggests a valid address for a value that is not one, or undefined. */
 export function suggestAddress(value: unknown): string | undefined {
   const text = String(value);
   if (/^:?\d{1,5}$/.test(text)) return `127.0.0.1:${text.replace(':', '')}`;

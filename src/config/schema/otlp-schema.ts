@@ -25,7 +25,6 @@ const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 /** Headers that the exporter sets itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-length', 'transfer-encoding', 'host']);
 
-/** Schema of the headers of each export. */
 export function otlpHeaders() {
   const value = text().regex(HEADER_VALUE, { error: 'expected text that a header can carry' });
   return z.record(z.string(), value, { error: 'expected a map of headers' }).superRefine((headers, context) => {

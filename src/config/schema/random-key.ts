@@ -1,6 +1,5 @@
 import { text } from './scalars.ts';
 
-/** The command that makes a key. */
 export const KEY_COMMAND = 'openssl rand -base64 32';
 
 /** A key of so few different bytes is an example or a slip, not random. */

@@ -88,7 +88,6 @@ export interface AuditOtlpConfig {
   readonly tls: ClientTls | undefined;
 }
 
-/** The audit log. */
 export interface AuditConfig {
   /** Absolute path of the file; undefined for stdout or {@link otlp}. */
   readonly file: string | undefined;

@@ -11,7 +11,6 @@ export type ClientFeature = (typeof CLIENT_FEATURES)[number];
 export const ERA_SETTINGS = ['auto', 'modern', 'legacy'] as const;
 export type EraSetting = (typeof ERA_SETTINGS)[number];
 
-/** The entry of one upstream. */
 export interface UpstreamConfig {
   /** `[a-z][a-z0-9-]*`, derived from `title`. Used as route segment, part of URI schemes, and metric label. */
   readonly id: string;

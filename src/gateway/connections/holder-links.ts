@@ -47,7 +47,6 @@ export class HolderLinks {
   );
   readonly #siblings: SiblingSubscriptions;
   readonly #restorer: SubscriptionRestorer;
-  /** The log levels of the links. */
   readonly levels: LinkLevels;
 
   constructor(parts: HolderLinksParts) {

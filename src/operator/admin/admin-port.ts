@@ -97,7 +97,6 @@ export interface AdminPort {
   readonly logLevel: LogLevel;
   /** Sets the level. Returns the replicas that have not confirmed it. */
   setLogLevel(level: LogLevel, operator?: string): Later<readonly string[]>;
-  /** Calls a tool as this operator. */
   callTool(operator: string, call: OperatorCall, signal: AbortSignal): Promise<ToolCallAnswer>;
   /** The latest lines of the log, as JSON lines. */
   recentLog(): readonly string[];

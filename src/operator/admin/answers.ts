@@ -19,7 +19,6 @@ export const UPSTREAM_STATES = [
 /** Names of the schemas in the OpenAPI document. */
 export const components = z.registry<{ id: string }>();
 
-/** Any JSON value. */
 const json = z.json().register(components, { id: 'Json' });
 const count = () => z.int().min(0);
 const time = () => z.iso.datetime();

@@ -11,13 +11,11 @@ const REFUSALS: Readonly<Record<string, string>> = {
   500: 'The gateway failed to answer; its log has the reason.',
 };
 
-/** The refusals of operations with a body. */
 const BODY_REFUSALS: Readonly<Record<string, string>> = {
   413: 'The body is larger than an operator may send.',
   415: 'The body is not sent as application/json.',
 };
 
-/** The refusals of the log. */
 const LOG_REFUSALS: Readonly<Record<string, string | undefined>> = {
   401: REFUSALS[401],
   403: REFUSALS[403],

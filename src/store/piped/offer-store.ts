@@ -3,7 +3,6 @@ import { STORE_NOTICES, STORES } from './methods.ts';
 import type { PipeCalls } from './pipe-calls.ts';
 import { remoteStore } from './remote-store.ts';
 
-/** Returns the offer store of the parent. */
 export function pipedOfferStore(calls: PipeCalls): OfferStore {
   const parent = remoteStore(calls, STORES.offers);
   return {

@@ -3,7 +3,6 @@ import type { PipeCalls, PipeMethod } from './pipe-calls.ts';
 /** The methods of one store, by their names. The arguments of each are a list. */
 type StoreMethods = Readonly<Record<string, PipeMethod<readonly unknown[], unknown>>>;
 
-/** A store with these methods. */
 type StoreOf<Methods> = {
   readonly [Name in keyof Methods]: Methods[Name] extends PipeMethod<
     infer Args extends readonly unknown[],

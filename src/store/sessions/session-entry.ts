@@ -25,7 +25,6 @@ const entrySchema = z.union([
 /** One line of the session journal. Applying an entry twice has the same effect as applying it once. */
 export type SessionEntry = z.output<typeof entrySchema>;
 
-/** An entry about one record. */
 export type RecordEntry = Exclude<SessionEntry, { readonly ended: unknown }>;
 
 /** Returns the parts of the id of a session in the journal: the hash of its principal, and its serial number. */

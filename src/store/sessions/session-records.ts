@@ -16,7 +16,6 @@ interface StoredRecord {
   bytes: number;
 }
 
-/** Returns the memory of a text in bytes. */
 function textBytes(text: string): number {
   return 2 * text.length + TEXT_BYTES;
 }

@@ -14,7 +14,6 @@ const RETRY_MS = 5;
 /** The time that a process that ends waits for a reader that takes nothing. */
 const LAST_WAIT_MS = 1_000;
 
-/** The log on stderr. */
 export interface LogDestination extends DestinationStream {
   /** The number of lines that were dropped, because the buffer was full. */
   readonly droppedLines: number;

@@ -10,7 +10,6 @@ export type SpanKind = 'server' | 'client' | 'internal';
 /** Attributes by their names in OpenTelemetry. Members that are undefined are left out. */
 export type Attributes = Readonly<Record<string, string | undefined>>;
 
-/** The end of a span. */
 export interface SpanEnd {
   /** Replaces the name of the span, if the name was not known when it began. */
   readonly name?: string;

@@ -79,7 +79,6 @@ export function disconnectedError(upstream: string, { reason }: AbortSignal): Ga
   return new GatewayError('upstream-unavailable', { upstream, message }, reason);
 }
 
-/** Returns the error for a transport that the gateway has closed. */
 export function closedError(upstream: string): GatewayError {
   const message = `the connection to upstream "${upstream}" was closed`;
   return new GatewayError('upstream-lost', { upstream, message });

@@ -18,7 +18,6 @@ export const PRINTER_END = 'linkspan-end';
 /** Environment variables of the printer that the wrapper has not set for the server. */
 const PRINTER_VARIABLES = new Set(['_', 'SHLVL', 'OLDPWD', 'npm_config_script_shell']);
 
-/** Parses the output of a printer. Returns undefined for any other output. */
 export function parsePrinterOutput(output: string): PrinterOutput | undefined {
   const parts = output.split('\0');
   // Package scripts may have printed other text before.

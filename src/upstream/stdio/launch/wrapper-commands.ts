@@ -34,7 +34,6 @@ export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>):
   return isExec && !args.some((arg) => /^(-c|--call|--script-shell)(=|$)/.test(arg));
 }
 
-/** One run of a wrapper, in an environment. */
 interface WrapperRun {
   readonly target: StdioTarget;
   readonly env: Readonly<Record<string, string>>;
