@@ -2,6 +2,7 @@ import { isCode, systemCode } from '../thrown.ts';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StartError } from '../errors.ts';
+import { ownUser, writeFault } from '../store/disk/path-fault.ts';
 import { makeStateDir, replaceFile } from '../store/disk/state-file.ts';
 import { lockState, type StateLock } from '../store/disk/state-lock.ts';
 import type { AuditSink, FoundRecords } from './audit-sink.ts';
@@ -75,9 +76,12 @@ export class FileSink implements AuditSink {
         throw thrown;
       }
     } catch (thrown) {
-      const code = systemCode(thrown);
-      if (code === undefined) throw thrown;
-      throw new StartError(`the audit file ${path} cannot be used (${code})`, { cause: thrown });
+      const fault = writeFault(thrown, 'its directory does not exist and cannot be made');
+      if (fault === undefined) throw thrown;
+      throw new StartError(
+        `the audit file ${path} cannot be used: ${fault}. Set gateway.audit.file to a file that ${ownUser()} can write`,
+        { cause: thrown },
+      );
     }
   }
 

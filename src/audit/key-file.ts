@@ -37,7 +37,8 @@ export async function readKeyFile(path: string, owners: AllowedOwners = 'self'):
     refusedMode: REFUSED_MODE.usedByAll,
     owners,
     mayBeLink: owners === 'any-for-root',
-    remedy: `Who has the key can forge audit records. Run: chmod 600 ${path}`,
+    remedy: ({ isFile }) =>
+      isFile ? `Who has the key can forge audit records. Run: chmod 600 ${path}` : 'Move it away, or name a file.',
   });
   if (text === undefined) return undefined;
   const key = text.trim();

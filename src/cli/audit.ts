@@ -37,6 +37,11 @@ export async function auditVerify(files: readonly string[], options: AuditVerify
   for (const file of files) await assertThere(file);
   const config = options.keyFile === undefined || files.length === 0 ? await configOf(files, options) : undefined;
   const named = files.length > 0 ? files : [config?.audit?.file ?? noFile()];
+  if (files.length === 0) {
+    const step =
+      ', which is gateway.audit.file: no gateway has written it yet, or it was moved; name the files of the log';
+    for (const file of named) await assertThere(file, step);
+  }
   const keys = (await secretsOf(options, config)).map(auditKeyOf);
   const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
   const all = await inOrder(named);
@@ -47,9 +52,11 @@ export async function auditVerify(files: readonly string[], options: AuditVerify
 }
 
 /** @throws {StartError} if there is nothing at the path. */
-async function assertThere(file: string): Promise<void> {
+async function assertThere(file: string, step = ''): Promise<void> {
   await access(file).catch((thrown: unknown) => {
-    throw isCode(thrown, 'ENOENT') ? new StartError(`there is no file ${file}`) : thrown;
+    throw isCode(thrown, 'ENOENT') || isCode(thrown, 'ENOTDIR')
+      ? new StartError(`there is no file ${file}${step}`)
+      : thrown;
   });
 }
 

@@ -40,7 +40,8 @@ export async function lock(options: LockOptions): Promise<number> {
   if (only !== undefined && !config.upstreams.some(({ id }) => id === only)) {
     if (disabled.includes(only)) throw new CliError(EXIT.usage, `upstream "${only}" is disabled; it keeps its pins`);
     const ids = config.upstreams.map(({ id }) => id).join(', ');
-    throw new CliError(EXIT.usage, `there is no upstream "${only}"; there are: ${ids}`);
+    const others = ids === '' ? `${config.file} has none that is served` : `there are: ${ids}`;
+    throw new CliError(EXIT.usage, `there is no upstream "${only}"; ${others}`);
   }
   const pinned = config.upstreams.filter(({ id, lock: own }) => own !== 'off' && (only === undefined || id === only));
   if (only !== undefined && pinned.length === 0) {

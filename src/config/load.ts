@@ -234,7 +234,7 @@ async function readMain(file: string, files: ConfigFiles): Promise<MainFile> {
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), mode };
   } catch (thrown) {
-    throw refuse('is not UTF-8 text', thrown);
+    throw refuse('is not UTF-8 text; save it in that encoding', thrown);
   }
 }
 

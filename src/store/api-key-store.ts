@@ -9,8 +9,8 @@ export const MAX_KEYS = 100_000;
 function shortText(maxChars: number) {
   return z
     .string()
-    .min(1)
-    .max(maxChars)
+    .min(1, { error: 'expected at least one character' })
+    .max(maxChars, { error: `expected at most ${maxChars} characters` })
     .regex(/^\P{Cc}+$/u, { error: 'expected text without control characters' });
 }
 

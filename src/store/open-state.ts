@@ -1,10 +1,10 @@
 import { StartError } from '../errors.ts';
-import { systemCode } from '../thrown.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../limits.ts';
 import { DiskKeyStore } from './disk/key-store.ts';
 import { DiskOfferStore } from './disk/offer-store.ts';
 import { directoryRisk } from './disk/own-file.ts';
+import { ownUser, writeFault } from './disk/path-fault.ts';
 import { makeStateDir, removeOldDrafts } from './disk/state-file.ts';
 import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
 import type { KeyedCallStore } from './keyed-call-store.ts';
@@ -117,28 +117,16 @@ function endingState(events: SessionStoreEvents) {
   };
 }
 
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'this user may not write there',
-  EPERM: 'this user may not write there',
-  EROFS: 'its file system is read-only',
-  ENOENT: 'it does not exist and cannot be made',
-  ENOTDIR: 'a part of its path is a file',
-  EEXIST: 'it is a file',
-  ENOSPC: 'its disk is full',
-  EDQUOT: 'the quota is used up',
-};
-
 /** Adds advice for the operator to errors of the operating system. */
 async function withAdvice<T>(stateDir: string, use: () => Promise<T>): Promise<T> {
   try {
     return await use();
   } catch (thrown) {
-    const code = systemCode(thrown);
-    if (code === undefined) throw thrown;
-    const user = process.getuid === undefined ? 'this user' : `user ${process.getuid()}`;
+    const fault = writeFault(thrown, 'it does not exist and cannot be made');
+    if (fault === undefined) throw thrown;
     throw new StartError(
-      `The state directory ${stateDir} cannot be used: ${REASONS[code] ?? 'the system refuses it'} (${code}). ` +
-        `Set gateway.stateDir in the config, or XDG_STATE_HOME, to a directory that ${user} can write.`,
+      `The state directory ${stateDir} cannot be used: ${fault}. ` +
+        `Set gateway.stateDir in the config, or XDG_STATE_HOME, to a directory that ${ownUser()} can write.`,
       { cause: thrown },
     );
   }

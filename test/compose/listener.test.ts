@@ -257,6 +257,13 @@ test('the origin of an IPv6 address has brackets', WITH_IPV6, async () => {
   }
 });
 
+test('an unknown host name is told as such, not by words of the resolver', TIMEOUT, async () => {
+  const opening = Listener.open({ host: 'nosuchhost.invalid', port: 0 }, 'test', () => answering(''));
+  const why =
+    /^cannot listen on nosuchhost\.invalid:0 \(test\): (?:no address is known for|the name could not be).*an IP address$/;
+  await assert.rejects(opening, { name: 'StartError', message: why });
+});
+
 test('no port above 65535 is tried', TIMEOUT, async () => {
   const taken = createServer();
   // Another program may have it, which is the same for this test.

@@ -479,7 +479,9 @@ test('a file that is missing, too large, a folder or not text is refused', async
   assert.deepEqual(await problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), [
     'config.yaml: is larger than 1 MiB; is it a config? One in JSON may have 32 MiB',
   ]);
-  assert.deepEqual(await problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
+  assert.deepEqual(await problemsOf(Buffer.from([0x61, 0xff])), [
+    'config.yaml: is not UTF-8 text; save it in that encoding',
+  ]);
 });
 
 // SEC-37 N-28

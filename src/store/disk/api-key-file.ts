@@ -7,6 +7,7 @@ import { COMMAND } from '../../command-name.ts';
 import { StartError } from '../../errors.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
 import { lockFile } from './file-lock.ts';
+import { ownUser, writeFault } from './path-fault.ts';
 import { readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { makeStateDir, replaceFile, statOf } from './state-file.ts';
 
@@ -46,7 +47,10 @@ async function readText(path: string): Promise<string> {
     maxBytes: LIMIT_BYTES,
     refusedMode: REFUSED_MODE.writtenByGroupOrUsedByAll,
     mayBeLink: true,
-    remedy: `Check its keys, and run: chmod 600 ${path}`,
+    remedy: ({ isFile }) =>
+      isFile
+        ? `Check its keys, and run: chmod 600 ${path}`
+        : `Name a file; this makes one: ${COMMAND} key create <name>`,
   });
   if (text === undefined) throw new StartError(`${path} does not exist; make it with: ${COMMAND} key create <name>`);
   return text;
@@ -60,6 +64,17 @@ async function readText(path: string): Promise<string> {
 export async function changeKeyFile(path: string, decide: (keys: readonly StoredKey[]) => KeyChange): Promise<void> {
   // A symbolic link stays, and its target is replaced.
   const target = await realpath(path).catch(() => path);
+  try {
+    await changeFile(target, decide);
+  } catch (thrown) {
+    const fault = writeFault(thrown, 'its directory does not exist and cannot be made');
+    if (fault === undefined) throw thrown;
+    const message = `the key file ${target} cannot be changed: ${fault}. Name a file that ${ownUser()} can write`;
+    throw new StartError(message, { cause: thrown });
+  }
+}
+
+async function changeFile(target: string, decide: (keys: readonly StoredKey[]) => KeyChange): Promise<void> {
   await makeStateDir(dirname(target));
   await using _lock = await lockFile(`${target}.lock`);
   const found = await statOf(target);

@@ -64,6 +64,11 @@ export async function readOperatorFile(
     refusedMode: REFUSED_MODE.writtenByOthers,
     owners,
     remedy: nextStep,
+  }).catch((thrown: unknown) => {
+    const code = systemCode(thrown);
+    if (code === undefined) throw thrown;
+    const step = 'Run the command as the user of the gateway, or name another directory with --state-dir';
+    throw new Error(`${path} cannot be read (${code}). ${step}`, { cause: thrown });
   });
   if (text === undefined) return undefined;
   const parsed = schema.safeParse(jsonOf(text));
@@ -71,7 +76,8 @@ export async function readOperatorFile(
   throw new Error(`${path} is not the file of a running gateway. Restart the gateway, which writes a new one.`);
 }
 
-function nextStep({ uid }: { readonly uid: number }): string {
+function nextStep({ uid, isFile }: { readonly uid: number; readonly isFile: boolean }): string {
+  if (!isFile) return 'Remove it, and restart the gateway.';
   const isOthersForRoot = process.geteuid?.() === 0 && uid > 0;
   return isOthersForRoot
     ? 'Name its directory with --state-dir, or run the command as its user.'

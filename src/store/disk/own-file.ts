@@ -19,6 +19,14 @@ export const REFUSED_MODE = {
   writtenByGroupOrUsedByAll: 0o027,
 } as const;
 
+/** A file that is refused. */
+interface Refused {
+  /** Its owner; -1 if it is a symbolic link. */
+  readonly uid: number;
+  /** False for a directory, a pipe and the like. */
+  readonly isFile: boolean;
+}
+
 /** Conditions on which a file is read. */
 export interface FileRules {
   readonly maxBytes: number;
@@ -32,7 +40,7 @@ export interface FileRules {
   /** True for a file that the operator names, and that may be a symbolic link. Default false. */
   readonly mayBeLink?: boolean;
   /** A sentence on what the operator can do about a file that is refused. */
-  readonly remedy: string | ((refused: { readonly uid: number }) => string);
+  readonly remedy: string | ((refused: Refused) => string);
 }
 
 /**
@@ -47,14 +55,16 @@ export async function openOwnFile(path: string, rules: FileRules): Promise<FileH
   const flags = O_RDONLY | (O_NONBLOCK ?? 0) | (rules.mayBeLink === true ? 0 : (O_NOFOLLOW ?? 0));
   const file = await open(path, flags).catch((thrown: unknown) => {
     if (isCode(thrown, 'ENOENT') || isCode(thrown, 'ENOTDIR')) return undefined;
-    if (isCode(thrown, 'ELOOP')) throw new RefusedFileError(path, 'is a symbolic link', remedyOf(rules, -1));
+    if (isCode(thrown, 'ELOOP'))
+      throw new RefusedFileError(path, 'is a symbolic link', remedyOf(rules, { uid: -1, isFile: true }));
     throw thrown;
   });
   if (file === undefined) return undefined;
   try {
     const found = await file.stat();
     const reason = await refusalOf(path, found, rules);
-    if (reason !== undefined) throw new RefusedFileError(path, reason, remedyOf(rules, found.uid));
+    if (reason !== undefined)
+      throw new RefusedFileError(path, reason, remedyOf(rules, { uid: found.uid, isFile: found.isFile() }));
     return file;
   } catch (thrown) {
     await file.close();
@@ -97,8 +107,8 @@ async function isTrusted(path: string, uid: number, owners: AllowedOwners = 'sel
   return (dir.uid === uid || dir.uid === 0) && (dir.mode & REFUSED_MODE.writtenByOthers) === 0;
 }
 
-function remedyOf({ remedy }: FileRules, uid: number): string {
-  return typeof remedy === 'string' ? remedy : remedy({ uid });
+function remedyOf({ remedy }: FileRules, refused: Refused): string {
+  return typeof remedy === 'string' ? remedy : remedy(refused);
 }
 
 /** Returns the reason, for the operator, why another user can remove and replace the files of a directory; undefined if none can. */

@@ -1,0 +1,28 @@
+import { systemCode } from '../../thrown.ts';
+
+const REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+  EROFS: 'its file system is read-only',
+  EISDIR: 'it is a directory',
+  ENOTDIR: 'a part of its path is a file',
+  EEXIST: 'a part of its path is a file',
+  ENOSPC: 'its disk is full',
+  EDQUOT: 'the quota is used up',
+};
+
+/**
+ * Returns the reason why a path cannot be written, in words and with the code of the system; undefined for any other error.
+ *
+ * @param missing the words for `ENOENT`.
+ */
+export function writeFault(thrown: unknown, missing: string): string | undefined {
+  const code = systemCode(thrown);
+  if (code === undefined) return undefined;
+  return `${code === 'ENOENT' ? missing : (REASONS[code] ?? 'the system refuses it')} (${code})`;
+}
+
+/** Returns the user of this process, for advice about rights. */
+export function ownUser(): string {
+  return process.getuid === undefined ? 'this user' : `user ${process.getuid()}`;
+}

@@ -1,0 +1,68 @@
+/** Tests what commands say of paths and names that they cannot use: what happened, where, and the next step. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { runCli } from '../support/cli.ts';
+
+const ON_POSIX = { timeout: 120_000, skip: process.platform === 'win32' };
+
+let dir = '';
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-paths-'));
+  await mkdir(join(dir, 'folder', 'operator.json'), { recursive: true });
+  const config = (name: string, gateway: object) =>
+    writeFile(join(dir, name), JSON.stringify({ mcpServers: {}, gateway: { stateDir: 'state', ...gateway } }));
+  await config('empty.json', {});
+  await config('audit.json', { audit: { file: 'audit.log' } });
+  await config('folder.json', { audit: { file: 'folder' }, listen: '127.0.0.1:0', operator: false });
+});
+after(() => rm(dir, { recursive: true }));
+
+const CASES = [
+  {
+    args: ['schema', '--write', '/nonexistent/x.json'],
+    why: /--write: \/nonexistent\/x\.json cannot be written: its directory does not exist \(ENOENT\)\. Name a file/,
+  },
+  { args: ['schema', '--write', 'folder'], why: /--write: folder cannot be written: it is a directory/ },
+  {
+    args: ['key', 'create', 'ann', '--file', '/dev/null/keys.json'],
+    why: /the key file \/dev\/null\/keys\.json cannot be changed: a part of its path is a file \(E\w+\)\. Name a file/,
+  },
+  {
+    args: ['key', 'create', 'ann', '--file', 'folder'],
+    why: /folder is no ordinary file, so it is not used\. Name a file; this makes one: linkspan key create/,
+  },
+  { args: ['key', 'create', '', '--file', 'keys.json'], why: /name: expected at least one character/ },
+  {
+    args: ['key', 'create', 'x'.repeat(129), '--file', 'keys.json'],
+    why: /name: expected at most 128 characters/,
+  },
+  {
+    args: ['status', '--state-dir', 'x'.repeat(300)],
+    why: /operator\.json cannot be read \(ENAMETOOLONG\)\. Run the command as the user of the gateway, or/,
+  },
+  { args: ['status', '--state-dir', 'folder'], why: /operator\.json is no ordinary file.* Remove it, and restart/ },
+  {
+    args: ['lock', '--upstream', 'x', '--config', 'empty.json'],
+    why: /there is no upstream "x"; \S*empty\.json has none that is served/,
+  },
+  {
+    args: ['audit', 'verify', '--config', 'audit.json'],
+    why: /there is no file \S+audit\.log, which is gateway\.audit\.file: .*; name the files of the log/,
+  },
+  {
+    args: ['run', '--config', 'folder.json'],
+    why: /the audit file \S+folder cannot be used: it is a directory \(EISDIR\)\. Set gateway\.audit\.file to a file/,
+  },
+] as const;
+
+for (const { args, why } of CASES) {
+  test(`"${args.join(' ').slice(0, 50)}" says what to do`, ON_POSIX, async () => {
+    const { code, stderr } = await runCli(args, dir, { HOME: dir }, 60_000);
+    assert.ok(Number(code) > 0, String(code));
+    assert.match(stderr, why);
+    assert.doesNotMatch(stderr, /\n\s+at |E[A-Z]+: /, 'no stack, and no words of the system');
+  });
+}
