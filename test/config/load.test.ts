@@ -14,6 +14,23 @@ const ONE = 'mcpServers: {a: {url: https://example.com}}\n';
 const SAME_KEYS = `{name: ann, sha256: ${'a'.repeat(64)}}, {name: bob, sha256: ${'A'.repeat(64)}}`;
 const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
 
+test('an empty name fails its upstream alone', async () => {
+  const { config, problems } = await loadText('mcpServers:\n  a: {url: "https://x"}\n  "": {command: x}\n', {
+    env: {},
+  });
+  assert.deepEqual(
+    problems.map(({ line, column, key, message }) => [line, column, key, message]),
+    [[3, 3, 'mcpServers[""]', 'expected a name as the key']],
+  );
+  assert.deepEqual(
+    config.upstreams.map(({ id, problem }) => [id, problem !== undefined]),
+    [
+      ['a', false],
+      ['s', true],
+    ],
+  );
+});
+
 test('a file with only upstreams gets safe defaults', async () => {
   const { config, warnings } = await loadText(ONE, { env: { HOME: '/home/me' } });
   const { file, stateDir, defaultStateDir, upstreams, ...rest } = config;

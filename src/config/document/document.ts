@@ -140,7 +140,7 @@ class Reader {
     for (const { key, value } of pairs) {
       const at = startOf(key) ?? 0;
       const name = nameOf(key);
-      if (name === undefined || name === '') throw new ReadError('expected a name as the key', at, path);
+      if (name === undefined) throw new ReadError('expected a name as the key', at, path);
       if (name === '__proto__') throw new ReadError('"__proto__" cannot be a key', at, path);
       if (name === '<<') {
         merged.push(value);

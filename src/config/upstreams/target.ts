@@ -90,6 +90,9 @@ function stdio(entry: UpstreamEntry, places: Places): Found {
     : typeof command === 'string'
       ? [command]
       : [command.path];
+  if (program.trim() === '') {
+    return { fault: { key: entry.command === undefined ? 'cmd' : 'command', message: 'expected a program' } };
+  }
   const inner = typeof command === 'object' && !Array.isArray(command) ? command : { args: [], env: {} };
 
   const env: Record<string, string> = {};

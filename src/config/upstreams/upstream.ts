@@ -35,6 +35,7 @@ export interface UpstreamRead {
 /** Reads one upstream entry. A mistake in it fails this upstream alone. */
 export function readUpstream(document: Document, style: ClientStyle, at: EntryPath, places: Places): UpstreamRead {
   const { key: name, path } = at;
+  if (name === '') return unusable(document, at, [document.problem(path, 'expected a name as the key', 'key')], []);
   const checked = checkEntry(document, path, places, style);
   if ('problems' in checked) return unusable(document, at, checked.problems, []);
   const { entry } = checked;

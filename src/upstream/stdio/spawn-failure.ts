@@ -54,7 +54,7 @@ export async function spawnFailure(
 async function findCause(code: string, target: StdioTarget, path: string): Promise<Cause> {
   const { command, cwd } = target;
   // Clients read the name, and further words may be secrets.
-  const [first = command] = command.split(/\s/, 1);
+  const [first = command] = command.trim().split(/\s/, 1);
   const name = basename(first);
   if (code !== 'ENOENT' && code !== 'EACCES' && code !== 'ENOTDIR') {
     return { message: `command "${name}" could not be started (${code})`, note: `could not start ${command}: ${code}` };
@@ -86,6 +86,12 @@ async function missing(
   path: string,
 ): Promise<Cause> {
   const name = basename(first);
+  if (command !== command.trim()) {
+    return {
+      message: `command "${name}" has spaces around it; remove them`,
+      note: `the command is ${JSON.stringify(command)}`,
+    };
+  }
   const hasWords = first !== command;
   if (hasWords && (await programFile(first, cwd, path)) !== undefined) {
     const message = `command "${name}" has arguments in its text; they belong in "args"`;

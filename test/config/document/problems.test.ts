@@ -85,6 +85,11 @@ const cases = [
     problem: 'config.yaml:1:41 mcpServers.a.env.PIN: expected text, got a list',
   },
   {
+    text: 'mcpServers: {a: {command: " "}}',
+    problem: 'config.yaml:1:18 mcpServers.a.command: expected a program',
+  },
+  { text: 'mcpServers: {a: {cmd: " "}}', problem: 'config.yaml:1:18 mcpServers.a.cmd: expected a program' },
+  {
     text: `mcpServers: {a: {${URL_ENTRY}, bearer_token: abc}}`,
     problem:
       'config.yaml:1:36 mcpServers.a.bearer_token: tokens are not accepted here; write headers: {Authorization: "Bearer ${VARIABLE}"}',

@@ -72,6 +72,12 @@ suite('starting a process', () => {
       note: /^searched PATH: \/nowhere\/bin, \/nowhere\/else$/,
     },
     {
+      name: 'a command with spaces around it',
+      options: { command: ' node ', env: { PATH } },
+      reason: /command "node" has spaces around it; remove them$/,
+      note: /^the command is " node "$/,
+    },
+    {
       name: 'a folder',
       options: { command: directory },
       reason: /command "linkspan-stdio-\w+" is a folder; give the path of a program in it$/,
