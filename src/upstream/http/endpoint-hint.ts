@@ -1,3 +1,4 @@
+import { shownText } from '../../peer-text.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 /** Statuses of a server without an MCP endpoint at this path. */
@@ -9,17 +10,35 @@ const ENDPOINT = /\/(?:mcp|sse)\/?$/;
 const WORD = /^(?:[A-Za-z][A-Za-z._~-]{0,19}\d{0,2})?$/;
 
 /**
- * Returns a sentence for the operator if the server has no MCP endpoint at this URL; undefined for any other failure. The
+ * Returns a sentence for the operator if the server has no MCP endpoint at this URL, or redirects; undefined for any other failure. The
  * sentence contains no query, no credentials, and no path segment that may be a key.
  */
 export function endpointHint(url: string, cause: unknown): string | undefined {
-  if (!(cause instanceof HttpStatusError) || !NOT_HERE.has(cause.status)) return undefined;
+  if (!(cause instanceof HttpStatusError)) return undefined;
+  if (cause.location !== undefined) return redirectHint(new URL(url), URL.parse(cause.location, url));
+  if (!NOT_HERE.has(cause.status)) return undefined;
   const { origin, pathname } = new URL(url);
-  const path = pathname
+  const path = shownPath(pathname);
+  const meant = path.includes('…') ? 'this path with /mcp at its end' : `${origin}${withoutSlash(path)}/mcp`;
+  const question = ENDPOINT.test(path) ? '' : `; did you mean ${meant}?`;
+  return `there is no MCP endpoint at ${origin}${path}${question}`;
+}
+
+function redirectHint(from: URL, to: URL | null): string | undefined {
+  if (to === null || !/^https?:$/.test(to.protocol)) return undefined;
+  const isSame = to.hostname === from.hostname && withoutSlash(to.pathname) === withoutSlash(from.pathname);
+  if (!isSame) return `it leads to ${shownText(to.origin)}`;
+  // Servers behind a proxy that ends TLS redirect to http.
+  return `set url to ${to.protocol === 'https:' ? to.origin : from.origin}${shownPath(to.pathname)}`;
+}
+
+function withoutSlash(path: string): string {
+  return path.replace(/\/$/, '');
+}
+
+function shownPath(path: string): string {
+  return path
     .split('/')
     .map((segment) => (WORD.test(segment) ? segment : '…'))
     .join('/');
-  const meant = path.includes('…') ? 'this path with /mcp at its end' : `${origin}${path.replace(/\/$/, '')}/mcp`;
-  const question = ENDPOINT.test(path) ? '' : `; did you mean ${meant}?`;
-  return `there is no MCP endpoint at ${origin}${path}${question}`;
 }

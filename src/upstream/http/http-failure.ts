@@ -15,6 +15,8 @@ export interface ErrorResponse {
   readonly retryAfterMs: number | undefined;
   /** The scopes that a 403 asks for; empty for unknown ones, undefined if it does not. */
   readonly missingScopes?: string | undefined;
+  /** The `Location` of a redirect; for operators only. */
+  readonly location?: string | undefined;
 }
 
 export type ErrorResponseMeaning =
@@ -91,10 +93,10 @@ export function interpretErrorResponse(
  */
 export function statusFailure(
   upstream: string,
-  { status, retryAfterMs, missingScopes }: ErrorResponse,
+  { status, retryAfterMs, missingScopes, location }: ErrorResponse,
   reason?: string,
 ): GatewayError {
-  const cause = new HttpStatusError(status);
+  const cause = new HttpStatusError(status, location);
   const subject = `upstream "${upstream}"`;
   const data = retryAfterMs === undefined ? {} : { data: { retryAfterMs } };
   if (status === 403 && missingScopes !== undefined) {

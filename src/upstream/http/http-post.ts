@@ -217,11 +217,13 @@ export class UpstreamPost implements WireHandler {
   }
 
   #refuse(status: number, headers: ResponseHeaders): void {
+    const { location } = headers;
     const refused = {
       status,
       body: undefined,
       retryAfterMs: retryAfterMs(headers, Date.now()),
       missingScopes: status === 403 ? missingScopes(headers) : undefined,
+      ...(status < 400 && typeof location === 'string' ? { location } : {}),
     };
     const type = mediaType(headers);
     const isJson = type === 'application/json';

@@ -56,6 +56,31 @@ for (const { url, says } of cases) {
   });
 }
 
+for (const { from, to, says } of [
+  { from: 'https://example.com/mcp', to: '/mcp/', says: 'set url to https://example.com/mcp/' },
+  { from: 'https://example.com/mcp/', to: '/mcp', says: 'set url to https://example.com/mcp' },
+  { from: 'https://example.com/mcp', to: 'http://example.com/mcp/', says: 'set url to https://example.com/mcp/' },
+  { from: 'http://example.com/mcp', to: 'https://example.com/mcp', says: 'set url to https://example.com/mcp' },
+  { from: 'https://example.com/0a1b-key/mcp', to: '/0a1b-key/mcp/', says: 'set url to https://example.com/…/mcp/' },
+  {
+    from: 'https://example.com/mcp',
+    to: 'https://a:b@id.example.com/in?key=1',
+    says: 'it leads to https://id.example.com',
+  },
+  { from: 'https://example.com/mcp', to: 'javascript:x', says: undefined },
+]) {
+  test(`a redirect from ${from} to ${to.replace(/\?.*/, '')} says where to`, () => {
+    assert.equal(endpointHint(from, new HttpStatusError(307, to)), says);
+  });
+}
+
+test('the status says which slash a redirect adds', async () => {
+  const reason = await reasonAt('http', (request, response) => {
+    response.writeHead(307, { location: `${request.url ?? ''}/` }).end();
+  });
+  assert.match(reason, /redirect \(HTTP 307\).* \(set url to http:\/\/127\.0\.0\.1:\d+\/livez\/\)$/);
+});
+
 // N-12
 test('a failure that is not about the path has no endpoint hint', () => {
   assert.equal(endpointHint('http://127.0.0.1/', new HttpStatusError(500)), undefined);
