@@ -46,3 +46,13 @@ export function digitsOf(number: string): string {
       .replaceAll(/^0+|(?<!0)0+$/g, '')
   );
 }
+
+/** Returns the first number of a JSON text that becomes infinite, which is written as `null`. @param text valid JSON. */
+export function infiniteNumber(text: string): string | undefined {
+  let found: string | undefined;
+  JSON.parse(text, (_name: string, value: unknown, at?: { readonly source?: string }) => {
+    if (typeof value === 'number' && !Number.isFinite(value)) found ??= at?.source ?? String(value);
+    return value;
+  });
+  return found;
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changedNumber } from '../../src/json/changed-number.ts';
+import { changedNumber, infiniteNumber } from '../../src/json/changed-number.ts';
 import { quote } from '../support/test-name.ts';
 
 const CASES: readonly (readonly [text: string, changed: string | undefined])[] = [
@@ -20,6 +20,11 @@ for (const [text, changed] of CASES) {
   test(`the changed number of ${quote(text)} is ${changed ?? 'none'}`, () =>
     assert.equal(changedNumber(text), changed));
 }
+
+test('the first number that becomes infinite is found, and no other one', () => {
+  assert.equal(infiniteNumber('{"a":["1e400",12345678901234567890,{"b":-1e999}]}'), '-1e999');
+  assert.equal(infiniteNumber('[1e308,null]'), undefined);
+});
 
 test('a long run of zeros inside of a number is read once', () => {
   const number = `1${'0'.repeat(200)}1`;

@@ -1,4 +1,5 @@
 import { checkJson, CLIENT_BOUNDS, JsonTextError } from '../../json/json.ts';
+import { infiniteNumber } from '../../json/changed-number.ts';
 import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { type AskExternal, explainWith } from '../../compose/admin/explain.ts';
@@ -102,11 +103,9 @@ function argumentsIn(text: string): Record<string, unknown> {
     throw new CliError(EXIT.usage, `--args: a client that sends this is refused: ${thrown.message}`);
   }
   // An integer that is rounded stays beyond the numbers that conditions read. A number that becomes infinite would be sent as `null`.
-  JSON.parse(text, (_name: string, value: unknown, at?: { readonly source?: string }) => {
-    if (typeof value !== 'number' || Number.isFinite(value)) return value;
-    throw new CliError(EXIT.usage, `--args: the number ${at?.source ?? value} is too large to be explained`);
-  });
-  return args;
+  const huge = infiniteNumber(text);
+  if (huge === undefined) return args;
+  throw new CliError(EXIT.usage, `--args: the number ${huge} is too large to be explained`);
 }
 
 function objectIn(text: string, option: string): Record<string, unknown> {

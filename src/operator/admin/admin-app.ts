@@ -1,7 +1,7 @@
 import { type Context, Hono } from 'hono';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
-import { changedNumber } from '../../json/changed-number.ts';
+import { changedNumber, infiniteNumber } from '../../json/changed-number.ts';
 import { CLIENT_BOUNDS, JsonTextError, RawObject } from '../../json/json.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { escapeUnseen } from '../../peer-text.ts';
@@ -155,11 +155,13 @@ async function readBody(
     // A body beyond the bounds can be parsed, but it overflows the stack when it is written to an upstream.
     RawObject.parseStrictly(text, CLIENT_BOUNDS);
     const changed = isBodySent ? changedNumber(text) : undefined;
-    if (changed === undefined) return JSON.parse(text);
-    throw new AdminError(
-      'invalid-request',
-      `The body has the number ${changed}, which would be changed; send it as text.`,
-    );
+    if (changed !== undefined) {
+      const message = `The body has the number ${changed}, which would be changed; send it as text.`;
+      throw new AdminError('invalid-request', message);
+    }
+    const huge = infiniteNumber(text);
+    if (huge === undefined) return JSON.parse(text);
+    throw new AdminError('invalid-request', `The body has the number ${huge}, which is too large.`);
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     const { refused, message } = thrown;

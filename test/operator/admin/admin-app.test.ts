@@ -88,6 +88,15 @@ test('explain accepts the payload of a token with an integer of 20 digits', TIME
   assert.deepEqual(asked, [{ sub: 'ada', tenant: Number('12345678901234567890') }]);
 });
 
+test('explain refuses arguments that would be explained as null', TIMEOUT, async () => {
+  const { app } = adminApp({ explain: () => assert.fail('it was explained') });
+  const headers = { Authorization: AUTHORIZATION, 'Content-Type': 'application/json' };
+  const body = '{"as":{"sub":"ada"},"kind":"tool","name":"t","args":{"id":1e400}}';
+  const response = await app.request('/explain', { method: 'POST', headers, body });
+  assert.equal(response.status, 400);
+  assert.match(await response.text(), /has the number 1e400, which is too large/);
+});
+
 // N-75
 test('an operator who leaves before the end of the body makes no line of the log', TIMEOUT, async () => {
   const { app, lines, operations } = adminApp();
