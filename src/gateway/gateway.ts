@@ -240,7 +240,7 @@ export class Gateway implements Front {
       case 'resources/subscribe':
         return this.#subscriptions.subscribe(exchange, client);
       case 'resources/unsubscribe':
-        return this.#subscriptions.unsubscribe(session, client, request);
+        return this.#subscriptions.unsubscribe(exchange, client);
       case 'initialize':
         throw new GatewayError('invalid-request', { message: 'this session is initialized already' });
       default:

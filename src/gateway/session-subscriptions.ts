@@ -2,6 +2,7 @@ import { upstreamIn } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
 import { detach } from '../json/kept-text.ts';
 import { type Answer, EMPTY_RESULT, type Request } from '../protocol/jsonrpc.ts';
+import { upstreamErrorTypeOf } from '../telemetry/operation.ts';
 import type { DispatcherParts } from './calls/dispatcher.ts';
 import type { Session } from './clients/session.ts';
 import type { SessionClient } from './clients/session-client.ts';
@@ -51,15 +52,18 @@ export class SessionSubscriptions {
       if (refusal !== undefined) throw refusal;
     };
     try {
-      return this.#toClient(client, request, to, await links.subscribe(session, uri, to, judgeAgain));
+      return this.#toClient(exchange, client, to, await links.subscribe(session, uri, to, judgeAgain));
     } finally {
+      // Not before, because questions of an upstream go to the calls that are there.
+      exchange.upstream = to.upstream;
       if (!session.subscriptions.has(uri) && session.unresolved?.has(uri) !== true)
         await sessions.save(session, { kind: 'unsubscribe', uri });
     }
   }
 
   /** Ends the subscription that a request names, at the upstream if it was made there. */
-  async unsubscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
+  async unsubscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+    const { holder: session, request } = exchange;
     const { uri, found } = requestedResource(session, client, request);
     // One that waits for another token, or for its upstream, is only stored.
     const to = session.unresolved?.has(uri) === true ? undefined : subscriptionTo(found);
@@ -68,16 +72,27 @@ export class SessionSubscriptions {
     try {
       // One that waited may have been made meanwhile.
       const made = to ?? session.subscriptions.get(uri);
-      if (made !== undefined) return this.#toClient(client, request, made, await links.unsubscribe(session, uri, made));
+      if (made !== undefined)
+        return this.#toClient(exchange, client, made, await links.unsubscribe(session, uri, made));
       session.unresolved?.delete(uri);
       return EMPTY_RESULT;
     } finally {
+      exchange.upstream = to?.upstream;
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
     }
   }
 
   /** Returns the answer to a subscription as the client reads it. Only upstreams with sessions answer these. */
-  #toClient(client: SessionClient, request: Request, { upstream }: Subscription, answer: Answer): Answer {
+  #toClient(
+    exchange: OpenExchange<Session>,
+    client: SessionClient,
+    { upstream }: Subscription,
+    answer: Answer,
+  ): Answer {
+    const { request } = exchange;
+    // The upstream is not asked to end a subscription that other sessions of its connection have.
+    const isLocal = request.method === 'resources/unsubscribe' && answer === EMPTY_RESULT;
+    if (!isLocal) exchange.outcome = { answer, error: upstreamErrorTypeOf(request.method, answer) };
     if (answer.kind !== 'error') return answer;
     return this.#parts.translator.toClient({ client, request }, { upstream, era: 'legacy', source: undefined }, answer);
   }

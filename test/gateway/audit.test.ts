@@ -570,6 +570,7 @@ test('a subscription to a hidden resource is denied, in the audit log and the me
     const client = await gateway.connect({ principal: keyOf('ann') });
     for (const name of ['public', 'secret']) await client.request('resources/subscribe', { uri: `up+test://${name}` });
     await client.request('resources/subscribe', { uri: 'nowhere+test://secret' });
+    await client.request('resources/unsubscribe', { uri: 'up+test://public' });
     assert.match(await gateway.metrics.text(), /linkspan_access_denied_total\{upstream="up"\} 1\n/);
     const notifications = { resourceSubscriptions: ['up+test://secret'] };
     const listen = modernRequest(gateway, 'subscriptions/listen', { notifications }, { principal: keyOf('ann') });
@@ -578,14 +579,20 @@ test('a subscription to a hidden resource is denied, in the audit log and the me
     await listen.reply;
     assert.match(await gateway.metrics.text(), /linkspan_access_denied_total\{upstream="up"\} 2\n/);
   }
-  const records = (await audit.records()).filter(({ method }) => method === 'resources/subscribe');
+  const all = await audit.records();
+  const records = all.filter(({ method }) => method === 'resources/subscribe');
   assert.deepEqual(
-    records.map(({ name, decision, rule }) => [name, decision, Object(rule).name]),
+    records.map(({ name, decision, rule, executed }) => [name, decision, Object(rule).name, executed]),
     [
-      ['up+test://public', 'allowed', 'some'],
-      ['up+test://secret', 'denied', 'some deny 1'],
-      ['nowhere+test://secret', 'allowed', undefined],
+      ['up+test://public', 'allowed', 'some', 'yes'],
+      ['up+test://secret', 'denied', 'some deny 1', 'no'],
+      ['nowhere+test://secret', 'allowed', undefined, 'no'],
     ],
+  );
+  const end = all.find(({ method }) => method === 'resources/unsubscribe');
+  assert.deepEqual(
+    [records[0], end].map((record) => [record?.['upstream'], record?.['executed']]),
+    Array.from({ length: 2 }, () => ['up', 'yes']),
   );
 });
 

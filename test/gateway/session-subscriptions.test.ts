@@ -58,17 +58,10 @@ function subscribing(answers: 'accepts' | 'refuses', save: () => Promise<void> =
   const client = session.clientOf(LOCAL);
   const requestOf = (method: string, uri: string) =>
     ({ kind: 'request', id: '1', method, params: RawObject.of({ uri }) }) as const;
-  const subscribe = (uri = URI) => {
-    const exchange = new OpenExchange<Session>(
-      client,
-      session,
-      requestOf('resources/subscribe', uri),
-      new TestStream(),
-    );
-    return subscriptions.subscribe(exchange, client);
-  };
-  const unsubscribe = (uri = URI) =>
-    subscriptions.unsubscribe(session, client, requestOf('resources/unsubscribe', uri));
+  const exchangeOf = (method: string, uri: string) =>
+    new OpenExchange<Session>(client, session, requestOf(method, uri), new TestStream());
+  const subscribe = (uri = URI) => subscriptions.subscribe(exchangeOf('resources/subscribe', uri), client);
+  const unsubscribe = (uri = URI) => subscriptions.unsubscribe(exchangeOf('resources/unsubscribe', uri), client);
   return { at, session, log, subscribe, unsubscribe };
 }
 
