@@ -13,7 +13,7 @@ import { readKeys } from '../keys/open-store.ts';
 import { ask } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import type { ListRights } from '../../policy/rights.ts';
-import { oneLine } from '../../peer-text.ts';
+import { oneLine, shownText } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { endpointPath } from '../../endpoint-path.ts';
@@ -105,7 +105,7 @@ function argumentsIn(text: string): Record<string, unknown> {
   // An integer that is rounded stays beyond the numbers that conditions read. A number that becomes infinite would be sent as `null`.
   const huge = infiniteNumber(text);
   if (huge === undefined) return args;
-  throw new CliError(EXIT.usage, `--args: the number ${huge} is too large to be explained`);
+  throw new CliError(EXIT.usage, `--args: the number ${shownText(huge)} is too large to be explained`);
 }
 
 function objectIn(text: string, option: string): Record<string, unknown> {

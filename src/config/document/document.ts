@@ -161,7 +161,10 @@ class Reader {
       return;
     }
     if (!isMap(target)) throw new ReadError('expected a map to merge', startOf(value) ?? 0, path);
-    const others = target.items.filter(({ key }) => !Object.hasOwn(data, nameOf(key) ?? ''));
+    const others = target.items.filter(({ key }) => {
+      const name = nameOf(key);
+      return name === undefined || !Object.hasOwn(data, name);
+    });
     // The map may itself merge one that has a member of `data`.
     for (const [name, one] of Object.entries(this.#readMap(others, path))) {
       if (!Object.hasOwn(data, name)) data[name] = one;

@@ -108,7 +108,7 @@ const fields = z.strictObject(
         'The resource that the token is for (RFC 8707). Default: `url`. `omit` names none, for servers such as Entra.',
       ),
     parameters: z
-      .record(z.string(), textOrScalar(), { error: 'expected a map of parameters' })
+      .record(text(), textOrScalar(), { error: 'expected a map of parameters' })
       .optional()
       .describe('Further parameters of the token request, such as {audience: …} for Auth0.'),
     audience: text().optional().describe('identity: `aud` of the token. Default: `url`.'),

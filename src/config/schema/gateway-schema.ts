@@ -107,7 +107,7 @@ const profile = z.strictObject({
   excludeTools: globs('Published tool names to leave out; * matches any text.').prefault([]),
   renames: z
     .record(
-      z.string(),
+      text(),
       text().regex(/^[A-Za-z0-9_-]{1,128}$/, { error: 'expected a tool name of letters, digits, "_" and "-"' }),
       { error: 'expected a map from tool names to tool names' },
     )

@@ -16,7 +16,7 @@ const to = z.strictObject({
   groups: names('Groups: those of API keys, and the values of access.groupClaims.'),
   ...TOKEN_LISTS,
   claims: z
-    .record(z.string(), texts())
+    .record(text(), texts(), { error: 'expected values by the path of a claim' })
     .prefault({})
     .describe('Values by the path of a claim, such as realm_access.roles.'),
 });

@@ -4,7 +4,7 @@ import type { ApiKeys } from '../../auth/api-key.ts';
 import { changedNumber, infiniteNumber } from '../../json/changed-number.ts';
 import { CLIENT_BOUNDS, JsonTextError, RawObject } from '../../json/json.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import { escapeUnseen } from '../../peer-text.ts';
+import { escapeUnseen, shownText } from '../../peer-text.ts';
 import { type AdminHeaders, admitOperator } from './access.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import type { RefusalCode } from './answers.ts';
@@ -161,7 +161,7 @@ async function readBody(
     }
     const huge = infiniteNumber(text);
     if (huge === undefined) return JSON.parse(text);
-    throw new AdminError('invalid-request', `The body has the number ${huge}, which is too large.`);
+    throw new AdminError('invalid-request', `The body has the number ${shownText(huge)}, which is too large.`);
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     const { refused, message } = thrown;

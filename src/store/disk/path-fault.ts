@@ -1,8 +1,11 @@
 import { systemCode } from '../../thrown.ts';
 
+/** The codes of `errno`. Node's own begin with `ERR_`. */
+const SYSTEM_CODE = /^E[A-Z0-9]+$/;
+
 const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'this user may not write there',
-  EPERM: 'this user may not write there',
+  EACCES: 'this user may not use it',
+  EPERM: 'this user may not use it',
   EROFS: 'its file system is read-only',
   EISDIR: 'it is a directory',
   ENOTDIR: 'a part of its path is a file',
@@ -18,7 +21,7 @@ const REASONS: Readonly<Record<string, string>> = {
  */
 export function writeFault(thrown: unknown, missing: string): string | undefined {
   const code = systemCode(thrown);
-  if (code === undefined) return undefined;
+  if (code === undefined || !SYSTEM_CODE.test(code)) return undefined;
   return `${code === 'ENOENT' ? missing : (REASONS[code] ?? 'the system refuses it')} (${code})`;
 }
 

@@ -27,7 +27,8 @@ local at = time[1] * 1000 + math.floor(time[2] / 1000)
 local before, now = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+):(%d+)$')
 now = tonumber(now) or at
 now = now + math.max(0, math.min(at - (tonumber(before) or at), math.floor(lease / 5)))
-redis.pcall('SET', KEYS[3], string.format('%.0f:%.0f', at, now))`;
+local stored = redis.pcall('SET', KEYS[3], string.format('%.0f:%.0f', at, now))
+if stored.err and not string.find(stored.err, 'OOM', 1, true) then return stored end`;
 
 /** Removes lapsed members, and returns the others as pairs of id and sealed description. */
 const LIST = `

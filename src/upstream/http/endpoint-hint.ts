@@ -24,12 +24,17 @@ export function endpointHint(url: string, cause: unknown): string | undefined {
   return `there is no MCP endpoint at ${origin}${path}${question}`;
 }
 
+/** Returns the URL to configure if a redirect leads to another form of the same one, else the origin to which it leads. */
 function redirectHint(from: URL, to: URL | null): string | undefined {
   if (to === null || !/^https?:$/.test(to.protocol)) return undefined;
   const isSame = to.hostname === from.hostname && withoutSlash(to.pathname) === withoutSlash(from.pathname);
-  if (!isSame) return `it leads to ${shownText(to.origin)}`;
   // Servers behind a proxy that ends TLS redirect to http.
-  return `set url to ${to.protocol === 'https:' ? to.origin : from.origin}${shownPath(to.pathname)}`;
+  const origin = to.protocol === 'https:' ? to.origin : from.origin;
+  const isOther = origin !== from.origin || to.pathname !== from.pathname;
+  if (!isSame || !isOther) return `it leads to ${shownText(to.origin)}`;
+  const path = shownPath(to.pathname);
+  if (from.search === '' && from.username === '' && !path.includes('…')) return `set url to ${origin}${path}`;
+  return `begin url with ${origin}, and end its path with ${to.pathname.endsWith('/') ? 'a' : 'no'} slash`;
 }
 
 function withoutSlash(path: string): string {

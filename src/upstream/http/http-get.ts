@@ -2,7 +2,7 @@ import { GatewayError } from '../../errors.ts';
 import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
-import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
+import { isEncoded, mediaType, redirectLocation, retryAfterMs } from './http-headers.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 import { NoEventStreamError } from '../rpc/no-event-stream-error.ts';
@@ -11,7 +11,12 @@ export type StreamEnd =
   | { readonly kind: 'ended' }
   /** The connection broke, or could not be opened. */
   | { readonly kind: 'broken'; readonly error: GatewayError }
-  | { readonly kind: 'refused'; readonly status: number; readonly retryAfterMs: number | undefined }
+  | {
+      readonly kind: 'refused';
+      readonly status: number;
+      readonly retryAfterMs: number | undefined;
+      readonly location?: string | undefined;
+    }
   /** The response is no event stream, or has an event that is too large. */
   | { readonly kind: 'unreadable'; readonly error: GatewayError };
 
@@ -89,7 +94,8 @@ export class EventGet implements WireHandler {
   onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
     const type = mediaType(headers);
     if (status === 204 || status >= 300) {
-      this.#end({ kind: 'refused', status, retryAfterMs: retryAfterMs(headers, Date.now()) });
+      const location = redirectLocation(status, headers);
+      this.#end({ kind: 'refused', status, retryAfterMs: retryAfterMs(headers, Date.now()), location });
     } else if (type !== 'text/event-stream' || isEncoded(headers)) {
       const received = isEncoded(headers) ? 'a compressed body' : type.slice(0, 80) || 'nothing';
       const message = `upstream "${this.#upstream}" answered ${received} where an event stream was expected`;

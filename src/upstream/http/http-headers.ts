@@ -47,6 +47,11 @@ export function retryAfterMs(headers: ResponseHeaders, nowMs: number): number | 
   return Number.isNaN(dateMs) ? undefined : Math.max(0, dateMs - nowMs);
 }
 
+/** Returns the `Location` of a redirect; undefined for any other response. */
+export function redirectLocation(status: number, { location }: ResponseHeaders): string | undefined {
+  return status < 400 && typeof location === 'string' ? location : undefined;
+}
+
 const MAX_SCOPES_CHARS = 200;
 
 /**

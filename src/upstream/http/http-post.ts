@@ -3,7 +3,7 @@ import { EventReader, type StreamPosition } from '../../protocol/framing/event-s
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
-import { isEncoded, mediaType, missingScopes, retryAfterMs } from './http-headers.ts';
+import { isEncoded, mediaType, missingScopes, redirectLocation, retryAfterMs } from './http-headers.ts';
 import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
@@ -217,13 +217,12 @@ export class UpstreamPost implements WireHandler {
   }
 
   #refuse(status: number, headers: ResponseHeaders): void {
-    const { location } = headers;
     const refused = {
       status,
       body: undefined,
       retryAfterMs: retryAfterMs(headers, Date.now()),
       missingScopes: status === 403 ? missingScopes(headers) : undefined,
-      ...(status < 400 && typeof location === 'string' ? { location } : {}),
+      location: redirectLocation(status, headers),
     };
     const type = mediaType(headers);
     const isJson = type === 'application/json';

@@ -86,13 +86,10 @@ async function missing(
   path: string,
 ): Promise<Cause> {
   const name = basename(first);
-  if (command !== command.trim()) {
-    return {
-      message: `command "${name}" has spaces around it; remove them`,
-      note: `the command is ${JSON.stringify(command)}`,
-    };
+  const hasWords = first !== command.trim();
+  if (!hasWords && first !== command) {
+    return { message: `command "${name}" has spaces around it; remove them`, note: 'spaces are part of its name' };
   }
-  const hasWords = first !== command;
   if (hasWords && (await programFile(first, cwd, path)) !== undefined) {
     const message = `command "${name}" has arguments in its text; they belong in "args"`;
     return { message, note: `write command: ${first}, and each argument as an item of the list args` };

@@ -128,6 +128,14 @@ const cases = [
     problem: 'config.yaml:2:45 gateway.profiles.p.renames.y: another tool gets this name too',
   },
   {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {profiles: {p: {renames: {"": z}}}}\n`,
+    problem: 'config.yaml:2:36 gateway.profiles.p.renames[""]: expected a map from tool names to tool names',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {rates: [{name: r, limit: 1, window: 1m, to: {claims: {"": [x]}}}]}\n`,
+    problem: 'config.yaml:2:65 gateway.rates[0].to.claims[""]: expected values by the path of a claim',
+  },
+  {
     text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {auth: {apiKeys: [{name: n, sha256: "\${HASH}"}]}}\n`,
     problem: 'config.yaml:2:46 gateway.auth.apiKeys[0].sha256: environment variable HASH is not set',
   },

@@ -60,6 +60,16 @@ test('the members can be asked for while Redis is full', async () => {
   assert.deepEqual(await table.members(), [member('one')]);
 });
 
+// R12
+test('a master that has become a replica lists no members', async () => {
+  await using server = await RedisServer.start();
+  const access = await openRedis(redisConfig(server.url));
+  const table = new RedisPlacementTable(access, 60_000);
+  await table.join(member('one'));
+  await access.connection.command('REPLICAOF', '127.0.0.1', '1');
+  await assert.rejects(table.members(), { code: 'store-unavailable' });
+});
+
 test('a revocation that another version has sent in another form is ignored', async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
   const table = new RedisPlacementTable({ connection, keys, box }, 60_000);

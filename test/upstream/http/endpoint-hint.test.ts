@@ -9,14 +9,14 @@ import { testCore } from '../../support/core.ts';
 import { upstreamStatuses } from '../../../src/compose/upstream-status.ts';
 
 /** Returns the reason for which an upstream does not start, at a server that answers so. */
-async function reasonAt(scheme: string, answer: RequestListener): Promise<string> {
+async function reasonAt(scheme: string, answer: RequestListener, kind: 'http' | 'sse' = 'http'): Promise<string> {
   const server = createServer((request, response) => {
     request.resume();
     answer(request, response);
   });
   const url = `${scheme}://127.0.0.1:${await listenLocally(server)}/livez`;
   try {
-    await using gateway = await testCore({ up: { target: { kind: 'http', url, headers: {} } } });
+    await using gateway = await testCore({ up: { target: { kind, url, headers: {} } } });
     const client = await gateway.connect({ view: 'up' });
     await client.request('tools/list', {});
     return upstreamStatuses(gateway.core)[0]?.reason ?? '';
@@ -61,7 +61,19 @@ for (const { from, to, says } of [
   { from: 'https://example.com/mcp/', to: '/mcp', says: 'set url to https://example.com/mcp' },
   { from: 'https://example.com/mcp', to: 'http://example.com/mcp/', says: 'set url to https://example.com/mcp/' },
   { from: 'http://example.com/mcp', to: 'https://example.com/mcp', says: 'set url to https://example.com/mcp' },
-  { from: 'https://example.com/0a1b-key/mcp', to: '/0a1b-key/mcp/', says: 'set url to https://example.com/…/mcp/' },
+  {
+    from: 'https://example.com/0a1b-key/mcp',
+    to: '/0a1b-key/mcp/',
+    says: 'begin url with https://example.com, and end its path with a slash',
+  },
+  {
+    from: 'http://example.com/mcp/?key=1',
+    to: 'https://example.com/mcp?key=1',
+    says: 'begin url with https://example.com, and end its path with no slash',
+  },
+  { from: 'http://example.com:1/mcp', to: 'http://example.com:2/mcp', says: 'it leads to http://example.com:2' },
+  { from: 'https://example.com/mcp', to: 'http://example.com/mcp', says: 'it leads to http://example.com' },
+  { from: 'https://example.com/mcp', to: '?new', says: 'it leads to https://example.com' },
   {
     from: 'https://example.com/mcp',
     to: 'https://a:b@id.example.com/in?key=1',
@@ -74,12 +86,15 @@ for (const { from, to, says } of [
   });
 }
 
-test('the status says which slash a redirect adds', async () => {
-  const reason = await reasonAt('http', (request, response) => {
-    response.writeHead(307, { location: `${request.url ?? ''}/` }).end();
+for (const kind of ['http', 'sse'] as const) {
+  test(`the status says which slash a redirect adds (${kind})`, async () => {
+    const redirect: RequestListener = (request, response) => {
+      response.writeHead(307, { location: `${request.url ?? ''}/` }).end();
+    };
+    const reason = await reasonAt('http', redirect, kind);
+    assert.match(reason, /redirect \(HTTP 307\).* \(set url to http:\/\/127\.0\.0\.1:\d+\/livez\/\)$/);
   });
-  assert.match(reason, /redirect \(HTTP 307\).* \(set url to http:\/\/127\.0\.0\.1:\d+\/livez\/\)$/);
-});
+}
 
 // N-12
 test('a failure that is not about the path has no endpoint hint', () => {

@@ -75,7 +75,16 @@ suite('starting a process', () => {
       name: 'a command with spaces around it',
       options: { command: ' node ', env: { PATH } },
       reason: /command "node" has spaces around it; remove them$/,
-      note: /^the command is " node "$/,
+      note: /^spaces are part of its name$/,
+    },
+    {
+      name: 'a command with spaces around it and its arguments',
+      options: {
+        command: ` ${basename(process.execPath)} --key=secret`,
+        env: { PATH: dirname(process.execPath) },
+      },
+      reason: /command "node" has arguments in its text; they belong in "args"$/,
+      note: /^write command: node, and each argument as an item of the list args$/,
     },
     {
       name: 'a folder',
