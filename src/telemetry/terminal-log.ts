@@ -25,7 +25,7 @@ const SLOW_START_MS = 3_000;
 /** The time that the line of an upstream that serves waits for the number of its tools, whose lists come a moment later. */
 const LISTS_MS = 1_500;
 
-/** The number of tools is shown if it has not changed for this long since a change that was not shown. */
+/** An upstream that serves is shown if nothing has changed for this long since a change that was not shown. */
 const QUIET_MS = 60_000;
 
 /** A longer detail is shown at `/status` only. */
@@ -128,7 +128,7 @@ export class TerminalLog {
     if (phase === 'starting') {
       this.#showLater(upstream, SLOW_START_MS, () => this.#show(this.#stateLine(upstream, 'starting', '')));
     } else if (phase === 'ready') {
-      const showReady = () => this.#showState(upstream, 'ready', toolsText(this.#tools.get(upstream)));
+      const showReady = () => this.#showReady(upstream, 'ready');
       if (this.#tools.has(upstream)) showReady();
       else this.#showLater(upstream, LISTS_MS, showReady);
     } else if (phase !== 'stopped') this.#showState(upstream, phase, reasonOf(fields));
@@ -150,8 +150,14 @@ export class TerminalLog {
     if (!this.#ready.has(upstream)) return;
     clearTimeout(this.#waiting.get(upstream));
     this.#waiting.delete(upstream);
-    if (this.#showState(upstream, 'ready', toolsText(tools), event)) return;
-    this.#showLater(upstream, QUIET_MS, () => this.#show(this.#stateLine(upstream, 'ready', toolsText(tools))));
+    this.#showReady(upstream, event);
+  }
+
+  /** Shows that an upstream serves, and its number of tools: later if no line is due now. */
+  #showReady(upstream: string, event: string): void {
+    const why = toolsText(this.#tools.get(upstream));
+    if (this.#showState(upstream, 'ready', why, event)) return;
+    this.#showLater(upstream, QUIET_MS, () => this.#show(this.#stateLine(upstream, 'ready', why)));
   }
 
   /** Shows a state: a repeated one with its count, at growing intervals. Returns whether it was shown. */

@@ -83,6 +83,23 @@ test('another number of tools is a line, and the last one of several in a minute
 });
 
 // N-10
+test('the last number of tools is shown though its upstream has failed meanwhile', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const line = (tools: string) => `  ✓ web              ready, ${tools}\n`;
+  const text = shown((log) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ tools: 2 }, 'upstream lists');
+    child.info({ phase: 'ready' }, 'upstream state');
+    for (const tools of [3, 4]) child.info({ tools }, 'upstream lists');
+    child.warn({ phase: 'failed', reason: 'it exited' }, 'upstream state');
+    child.info({ phase: 'ready' }, 'upstream state');
+    t.mock.timers.tick(60_000);
+  });
+  const failed = '  ✗ web              failed: it exited\n';
+  assert.equal(text, `${line('2 tools')}${line('3 tools')}${failed}${line('4 tools')}`);
+});
+
+// N-10
 test('tools that change each second are lines at growing intervals', () => {
   let nowMs = 0;
   const write = (log: ReturnType<typeof createLogger>) => {
