@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { FileSink } from '../../src/audit/file-sink.ts';
 import { renamedFile } from '../../src/audit/renamed-files.ts';
+import { limitFiles } from '../support/limit-files.ts';
 import { KEY } from './memory-log.ts';
 
 const ON_LINUX = { timeout: 60_000, skip: process.platform !== 'linux' };
@@ -15,15 +15,12 @@ const ON_LINUX = { timeout: 60_000, skip: process.platform !== 'linux' };
 function forbidOpens(): () => void {
   // They keep places for the pipes of the second command.
   const spare = Array.from({ length: 40 }, () => openSync('/dev/null', 'r'));
-  const limit = (count: string) => execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${count}:`]);
-  const get = ['--pid', String(process.pid), '--nofile', '--output', 'SOFT', '--noheadings', '--raw'];
-  const before = execFileSync('prlimit', get, { encoding: 'utf8' }).trim();
   const lowestFree = openSync('/dev/null', 'r');
   closeSync(lowestFree);
-  limit(String(lowestFree));
+  const before = limitFiles(process.pid, String(lowestFree));
   return () => {
     for (const file of spare) closeSync(file);
-    limit(before);
+    limitFiles(process.pid, before);
   };
 }
 

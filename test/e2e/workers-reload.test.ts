@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,6 +8,7 @@ import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { modernResult } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { limitFiles } from '../support/limit-files.ts';
 import { askEachWorker, workersOf } from '../support/workers.ts';
 
 const OPTIONS = { timeout: 180_000 };
@@ -40,14 +40,6 @@ async function processOf(gateway: RunningGateway, session: string, headers = {})
 async function reload({ operatorUrl }: RunningGateway): Promise<string> {
   const answer = await send(`${operatorUrl}/admin/v1/config/reload`, { method: 'POST', headers: asOperator });
   return answer.text;
-}
-
-/** Sets the limit of open files of a process, and returns the one before. */
-function limitFiles(pid: number, limit: string): string {
-  const get = ['--pid', String(pid), '--nofile', '--output', 'SOFT', '--noheadings'];
-  const before = execFileSync('prlimit', get, { encoding: 'utf8' }).trim();
-  execFileSync('prlimit', ['--pid', String(pid), `--nofile=${limit}:`]);
-  return before;
 }
 
 test('a reload that one worker cannot prepare changes nothing at the others', OPTIONS, async () => {
