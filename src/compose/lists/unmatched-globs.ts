@@ -54,7 +54,7 @@ function ofTests({ tested = [] }: AccessConfig, lists: LastLists): readonly stri
   });
 }
 
-/** Returns the names of the tools or prompts of these upstreams; undefined without an endpoint of all upstreams. */
+/** Returns the names of tools or prompts, also of those that the lock withholds; undefined without an endpoint of all upstreams. */
 function namesOf(
   lists: LastLists,
   kind: 'tool' | 'prompt',
@@ -62,10 +62,14 @@ function namesOf(
 ): readonly string[] | undefined {
   const view = lists.views.get('');
   if (view === undefined) return undefined;
-  const { tools, prompts } = lists.catalog(view).callables;
-  return (kind === 'tool' ? tools : prompts).parts
+  const { callables, quarantined } = lists.catalog(view);
+  const served = (kind === 'tool' ? callables.tools : callables.prompts).parts
     .filter(({ upstream }) => upstreams.has(upstream.id))
     .flatMap(({ items }) => items.map(({ reading }) => reading.key));
+  const withheld = quarantined.filter(
+    (one) => one.isWithheld === true && one.kind === kind && upstreams.has(one.upstream),
+  );
+  return [...served, ...withheld.map(({ name }) => name)];
 }
 
 const MAX_LOGGED = 20;

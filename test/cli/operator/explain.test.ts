@@ -336,6 +336,19 @@ test('validate warns of a test of the policy about a name that the last lists la
 });
 
 // N-89
+test('validate takes no tool that the lock withholds for unknown', BOUNDED, async () => {
+  const lock = { file: 'withheld.lock', onChange: 'quarantine' };
+  const tests = ['fail', 'fial'].map((tool) => ({ as: { key: 'ci' }, upstream: 'local', tool, expect: 'hidden' }));
+  const file = await configWith('withheld.json', (access) => ({ ...access, tests }), { lock });
+  const run = (...args: string[]) => runCli([...args, '--config', file], folder, { HOME: folder }, 30_000);
+  await run('lock');
+  const path = join(folder, 'withheld.lock');
+  await writeFile(path, (await readFile(path, 'utf8')).replaceAll('"fail"', '"failed"'));
+  const { stderr } = await run('validate');
+  assert.deepEqual(stderr.match(/(?<=about the tool )"\w+"/g), ['"fial"'], stderr);
+});
+
+// N-89
 test('validate warns of a rate for a tool that the last lists lack', BOUNDED, async () => {
   const rate = { to: { anyone: true }, upstreams: ['local'], limit: 1, window: '1m' };
   const rates = [
