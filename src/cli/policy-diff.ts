@@ -78,6 +78,17 @@ const NOT_COMPARED = [
     of: ({ access }: Config) => JSON.stringify([access?.external]),
     notCompared: 'only what the rules allow is compared, not what the decision point denies',
   },
+  {
+    setting: 'keyFile or keysInRedis',
+    of: ({ auth }: Config) => JSON.stringify([auth.keyFile, auth.keysInRedis === true]),
+    notCompared: 'the keys there are not compared, only those of the config',
+  },
+  {
+    setting: 'the list of issuers',
+    of: ({ auth }: Config) =>
+      JSON.stringify([...auth.jwt, ...(auth.introspection ?? [])].map(({ issuer }) => issuer).toSorted()),
+    notCompared: 'what principals may use is compared, not whose tokens are accepted',
+  },
 ] as const;
 
 /** Returns a text that is equal for configs with the same scopes on demand. */

@@ -265,6 +265,16 @@ test('policy diff says that it compares neither claims nor an external decision'
   assert.match(stderr, /^warning: external differs; only what the rules allow is compared/m);
 });
 
+test('policy diff says that it compares neither keys outside the config nor issuers', BOUNDED, async () => {
+  const apiKeys = [{ name: 'ci', sha256: 'a1'.repeat(32) }];
+  const jwt = [{ issuer: 'https://issuer.test', jwksUrl: 'https://issuer.test/jwks', audiences: ['a'] }];
+  const auth = { apiKeys, jwt, keyFile: 'other-keys.json' };
+  const other = await configWith('other-auth.json', (access) => access, { auth });
+  const { stderr } = await runCli(['policy', 'diff', gateway.configFile, other], folder, { HOME: folder }, 30_000);
+  assert.match(stderr, /^warning: keyFile or keysInRedis differs; the keys there are not compared/m);
+  assert.match(stderr, /^warning: the list of issuers differs; /m);
+});
+
 test('policy diff compares the endpoints of upstreams and profiles', BOUNDED, async () => {
   const profiles = (excludeTools: readonly string[]) => ({ profiles: { few: { upstreams: ['local'], excludeTools } } });
   const files = [
