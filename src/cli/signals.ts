@@ -32,7 +32,8 @@ export function listenForSignals(log: Logger): Signals {
   const stop = Promise.withResolvers<string>();
   const force = Promise.withResolvers<string>();
   let stoppingSince: number | undefined;
-  let reload = () => log.info('SIGHUP has no effect: only "run" reads its config again');
+  let reload = () =>
+    log.info('SIGHUP has no effect: only "run" reads its config again; restart this command for a changed one');
   let rotate = () => log.info('SIGUSR2 has no effect: only "run" has sealing keys that can be replaced');
   process.on('SIGUSR2', () => rotate());
   const onStopSignal = (signal: string): void => {
