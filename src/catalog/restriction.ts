@@ -1,6 +1,6 @@
 import type { Source, Target } from './names/named-items.ts';
 
-/** The items of a catalog that its clients may use, also with scopes that they lack and may get. The answers depend on the item alone, and on nothing that changes with time. */
+/** The items of a catalog that its clients may use, also with scopes that they lack and may get. All answers but that of `allowsUpdateNow` depend on the item alone, and on nothing that changes with time. */
 export interface Restriction {
   /** Equal for restrictions that allow the same. */
   readonly content: string;
@@ -18,6 +18,8 @@ export interface Restriction {
   readonly allowsUri: (upstream: string, uri: string) => boolean;
   /** Like {@link allowsUri}, without what the clients may use only with scopes that they lack. */
   readonly allowsUpdates: (upstream: string, uri: string) => boolean;
+  /** Like {@link allowsUpdates}, at this moment: a condition may read the time. */
+  readonly allowsUpdateNow: (upstream: string, uri: string) => boolean;
   /** @param template in the upstream's own form. */
   readonly allowsTemplate: (upstream: string, template: string) => boolean;
   /** Like {@link allowsTemplate}, without what the clients may use only with scopes that they lack. */

@@ -62,8 +62,8 @@ export class ResourceUpdates {
     for (const holder of subscribersOf(links, uri)) {
       const viewed = first && upstreamIn(holder.catalog.view, first.upstream);
       if (viewed === undefined) continue;
-      // A part of a subscribed resource may be denied.
-      if (holder.catalog.restriction?.allowsUpdates(viewed.id, uri) === false) continue;
+      // A part of a subscribed resource may be denied, and a rule may have hours.
+      if (holder.catalog.restriction?.allowsUpdateNow(viewed.id, uri) === false) continue;
       for (const name of namesOf(holder, viewed, uri)) {
         holder.announce('notifications/resources/updated', params.with('uri', JSON.stringify(name)));
       }

@@ -397,6 +397,33 @@ test('a subscription ends with the right to its resource', TIMEOUT, async () => 
   assert.deepEqual(updates, []);
 });
 
+// SEC-08
+test('a subscription brings no updates outside of the hours of its rule', TIMEOUT, async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.parse('2026-01-30T09:00:00Z') });
+  const access = accessOf({ all: { upstreams: undefined }, eng: { when: 'now.getHours() < 18' } }, [
+    { roles: ['all'], keys: ['root'] },
+    { roles: ['eng'], groups: ['eng'] },
+  ]);
+  await using place = await company(access);
+  const { gateway, repo } = place;
+  const [ada, root] = [await legacy(gateway, ADA), await legacy(gateway, ROOT)];
+  for (const one of [ada, root]) {
+    const { error } = await one.ask('resources/subscribe', { uri: 'repo+repo://public/a' });
+    assert.equal(error, undefined);
+  }
+  const update = async () => {
+    for (const peer of repo.open)
+      peer.send('{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"repo://public/a"}}');
+    await root.client.waitForMessage('notifications/resources/updated');
+  };
+  t.mock.timers.setTime(Date.parse('2026-01-30T19:00:00Z'));
+  await update();
+  assert.deepEqual(ada.client.listened, []);
+  t.mock.timers.setTime(Date.parse('2026-01-31T09:00:00Z'));
+  await update();
+  await ada.client.waitForMessage('notifications/resources/updated');
+});
+
 test('a denied request is counted by its upstream', TIMEOUT, async () => {
   await using place = await company();
   const ada = await legacy(place.gateway, ADA);

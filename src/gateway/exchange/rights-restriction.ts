@@ -20,6 +20,8 @@ export const restrictionOf = oncePer((rights: ListRights): Restriction => {
       isAllowed({ kind, upstream, name, hints: kind === 'tool' ? hintsOf(source) : NO_HINTS }),
     allowsUri: (upstream, name) => isAllowed(plainItem('resource', upstream, name)),
     allowsUpdates: (upstream, name) => isAllowed(plainItem('resource', upstream, name), rights.own),
+    allowsUpdateNow: (upstream, name) =>
+      rights.own.to(plainItem('resource', upstream, name)).decideCall(undefined, new Date()).effect !== 'deny',
     allowsTemplate: (upstream, name) => isAllowed(plainItem('template', upstream, name)),
     allowsCompletion: (upstream, name) => isAllowed(plainItem('template', upstream, name), rights.own),
   };
