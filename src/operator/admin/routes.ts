@@ -45,7 +45,7 @@ type None = typeof NONE;
 
 interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType> extends Pick<
   AdminRoute,
-  'method' | 'path' | 'operationId' | 'summary'
+  'operationId' | 'summary'
 > {
   readonly query: Q;
   readonly body: B;
@@ -57,11 +57,14 @@ interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.Z
   ) => z.input<A> | Promise<z.input<A>>;
 }
 
-function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType>({
-  handle,
-  ...parts
-}: RouteParts<Q, B, A>): AdminRoute {
+function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType>(
+  method: HttpMethod,
+  path: string,
+  { handle, ...parts }: RouteParts<Q, B, A>,
+): AdminRoute {
   return {
+    method,
+    path,
     isBodySent: false,
     ...parts,
     run: async (port, request) => {
@@ -74,14 +77,20 @@ function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType
 
 /** Returns the route of requests without a query. */
 function withBody<B extends z.ZodObject, A extends z.ZodType>(
+  method: HttpMethod,
+  path: string,
   parts: Omit<RouteParts<None, B, A>, 'query'>,
 ): AdminRoute {
-  return route({ ...parts, query: NONE });
+  return route(method, path, { ...parts, query: NONE });
 }
 
 /** Returns the route of requests without a query and a body. */
-function plain<A extends z.ZodType>(parts: Omit<RouteParts<None, None, A>, 'query' | 'body'>): AdminRoute {
-  return route({ ...parts, query: NONE, body: NONE });
+function plain<A extends z.ZodType>(
+  method: HttpMethod,
+  path: string,
+  parts: Omit<RouteParts<None, None, A>, 'query' | 'body'>,
+): AdminRoute {
+  return route(method, path, { ...parts, query: NONE, body: NONE });
 }
 
 /** Returns a part of a request, checked by its schema. @throws {AdminError} `invalid-request` */
@@ -113,25 +122,19 @@ const view = z.string().default('').describe('The endpoint: empty for `/mcp`, el
 
 /** Every operation of the admin API that answers with one JSON document. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
-  plain({
-    method: 'get',
-    path: '/status',
+  plain('get', '/status', {
     operationId: 'getStatus',
     summary: 'The state of the gateway as a whole.',
     answer: answers.statusAnswer,
     handle: (port) => port.status(),
   }),
-  plain({
-    method: 'get',
-    path: '/upstreams',
+  plain('get', '/upstreams', {
     operationId: 'listUpstreams',
     summary: 'Every upstream, with its state, the reason and the next step.',
     answer: answers.upstreamsAnswer,
     handle: (port) => port.upstreams(),
   }),
-  plain({
-    method: 'get',
-    path: '/upstreams/{id}',
+  plain('get', '/upstreams/{id}', {
     operationId: 'getUpstream',
     summary: 'One upstream.',
     answer: answers.upstreamAnswer,
@@ -145,27 +148,21 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       );
     },
   }),
-  withBody({
-    method: 'post',
-    path: '/upstreams/{id}/restart',
+  withBody('post', '/upstreams/{id}/restart', {
     operationId: 'restartUpstream',
     summary: 'Opens new connections to an upstream and closes the old ones. Also enables a disabled one.',
     body: z.object({ drainSeconds: drainSeconds(RESTART_DRAIN_SECONDS) }),
     answer: answers.restartAnswer,
     handle: (port, { id, body, operator }) => port.restartUpstream(id, body.drainSeconds * MS, operator),
   }),
-  withBody({
-    method: 'post',
-    path: '/upstreams/{id}/disable',
+  withBody('post', '/upstreams/{id}/disable', {
     operationId: 'disableUpstream',
     summary: 'Takes an upstream out of service until it is restarted. Calls in flight may end first.',
     body: z.object({ drainSeconds: drainSeconds(DISABLE_DRAIN_SECONDS) }),
     answer: answers.doneAnswer,
     handle: (port, { id, body, operator }) => port.disableUpstream(id, body.drainSeconds * MS, operator),
   }),
-  route({
-    method: 'get',
-    path: '/catalog',
+  route('get', '/catalog', {
     operationId: 'getCatalog',
     summary: 'The items of an endpoint with their origin, also those that clients do not get, and why.',
     body: NONE,
@@ -177,9 +174,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     answer: answers.catalogAnswer,
     handle: (port, { query }) => port.catalog({ ...query, upstream: query.upstream }),
   }),
-  withBody({
-    method: 'post',
-    path: '/explain',
+  withBody('post', '/explain', {
     operationId: 'explain',
     summary: 'Whether a principal may use an item, with every reason in order.',
     body: z.object({
@@ -194,49 +189,37 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     answer: answers.explainAnswer,
     handle: (port, { body }) => port.explain({ ...body, args: body.args }),
   }),
-  plain({
-    method: 'get',
-    path: '/clients',
+  plain('get', '/clients', {
     operationId: 'listClients',
     summary: 'The clients since the start, with what they declare.',
     answer: answers.clientsAnswer,
     handle: (port) => port.clients(),
   }),
-  plain({
-    method: 'get',
-    path: '/sessions',
+  plain('get', '/sessions', {
     operationId: 'listSessions',
     summary: 'Sessions of legacy clients and groups of modern clients in memory.',
     answer: answers.sessionsAnswer,
     handle: (port) => port.sessions(),
   }),
-  plain({
-    method: 'delete',
-    path: '/sessions/{id}',
+  plain('delete', '/sessions/{id}', {
     operationId: 'endSession',
     summary: 'Ends a session for good. Its client gets 404 and opens a new one.',
     answer: answers.doneAnswer,
     handle: async (port, { id, operator }) => ({ message: await port.endSession(id, operator) }),
   }),
-  plain({
-    method: 'get',
-    path: '/streams',
+  plain('get', '/streams', {
     operationId: 'listStreams',
     summary: 'Open streams toward clients for messages that belong to no request.',
     answer: answers.streamsAnswer,
     handle: (port) => port.streams(),
   }),
-  plain({
-    method: 'get',
-    path: '/calls',
+  plain('get', '/calls', {
     operationId: 'listCalls',
     summary: 'Requests in flight at upstreams, and parked calls.',
     answer: answers.callsAnswer,
     handle: (port) => port.calls(),
   }),
-  withBody({
-    method: 'post',
-    path: '/call',
+  withBody('post', '/call', {
     operationId: 'callTool',
     summary: 'Calls a tool once, as the operator of the key. The answer names the principal.',
     body: z.object({
@@ -248,42 +231,32 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     answer: answers.toolCallAnswer,
     handle: (port, { operator, body, signal }) => port.callTool(operator, body, signal),
   }),
-  plain({
-    method: 'get',
-    path: '/config',
+  plain('get', '/config', {
     operationId: 'getConfig',
     summary: 'The running config with the origin of each value; secrets are redacted.',
     answer: answers.configAnswer,
     handle: ({ config }) => ({ config: config.state, settings: [...config.settings()] }),
   }),
-  plain({
-    method: 'get',
-    path: '/config/diff',
+  plain('get', '/config/diff', {
     operationId: 'diffConfig',
     summary: 'The difference between the running config and the file; secrets are redacted.',
     answer: answers.configDiffAnswer,
     handle: ({ config }) => diffAnswerOf(config),
   }),
-  plain({
-    method: 'post',
-    path: '/config/reload',
+  plain('post', '/config/reload', {
     operationId: 'reloadConfig',
     summary: 'Reads the config file again and applies it if it is valid.',
     answer: answers.reloadAnswer,
     handle: async ({ config }) => reloadAnswerOf(await config.reload('operator'), config),
   }),
-  withBody({
-    method: 'post',
-    path: '/drain',
+  withBody('post', '/drain', {
     operationId: 'setDraining',
     summary: 'Makes /readyz answer 503, so that load balancers send no new clients; or undoes it.',
     body: z.object({ isDraining: z.boolean().default(true) }),
     answer: answers.doneAnswer,
     handle: (port, { body }) => ({ message: port.setDraining(body.isDraining) }),
   }),
-  withBody({
-    method: 'post',
-    path: '/keys/rotate',
+  withBody('post', '/keys/rotate', {
     operationId: 'rotateKeys',
     summary: 'Adds a key that seals session ids, cursors and task ids from now on. Older ones stay valid for a time.',
     body: z.object({
@@ -299,17 +272,13 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       message: await port.rotateKeys(graceSeconds === undefined ? undefined : graceSeconds * MS),
     }),
   }),
-  plain({
-    method: 'get',
-    path: '/log-level',
+  plain('get', '/log-level', {
     operationId: 'getLogLevel',
     summary: 'The lowest level of the log lines that are written.',
     answer: answers.logLevelAnswer,
     handle: (port) => ({ level: port.logLevel }),
   }),
-  withBody({
-    method: 'put',
-    path: '/log-level',
+  withBody('put', '/log-level', {
     operationId: 'setLogLevel',
     summary: 'Changes the level until the gateway stops, or a reload finds another in the file.',
     body: z.object({ level: z.enum(LOG_LEVELS) }),
