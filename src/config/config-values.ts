@@ -1,7 +1,6 @@
 import type { Addresses } from './sections/addresses.ts';
 import type {
   AuditConfig,
-  AuditOtlpConfig,
   AuthConfig,
   Config,
   OverloadConfig,
@@ -95,14 +94,12 @@ function redisOf(redis: GatewaySettings['redis'], where: Places): RedisConfig | 
   return { ...rest, target, caFile: caFile === undefined ? undefined : where.resolve(caFile), internal, advertise };
 }
 
-type AuditOtlpSettings = NonNullable<NonNullable<GatewaySettings['audit']>['otlp']>;
-
 function auditOf(audit: GatewaySettings['audit'], where: Places): AuditConfig | undefined {
   if (audit === undefined) return undefined;
   const { file, otlp, maxSize, maxFiles, required, sync, queue, recordSize, chainKeys } = audit;
   return {
     file: file === undefined ? undefined : where.resolve(file),
-    otlp: otlp === undefined ? undefined : auditOtlpOf(otlp),
+    otlp,
     maxBytes: maxSize,
     maxFiles,
     arguments: audit.arguments,
@@ -112,11 +109,6 @@ function auditOf(audit: GatewaySettings['audit'], where: Places): AuditConfig | 
     recordBytes: recordSize,
     keys: chainKeys,
   };
-}
-
-function auditOtlpOf({ endpoint, headers, tls }: AuditOtlpSettings): AuditOtlpConfig {
-  const { ca, cert, key } = tls ?? {};
-  return { endpoint, headers, tls: tls === undefined ? undefined : { ca, cert, key } };
 }
 
 function repeatsOf(repeats: GatewaySettings['repeats']): RepeatsConfig | undefined {

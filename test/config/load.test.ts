@@ -732,9 +732,9 @@ test('an audit log goes to a receiver of OTLP logs, with a path for them', async
     endpoints.push(config.audit?.otlp);
   }
   assert.deepEqual(endpoints, [
-    { endpoint: 'http://c:4318/v1/logs', headers: { A: 'b' }, tls: undefined },
-    { endpoint: 'https://c/v1/logs', headers: { A: 'b' }, tls: undefined },
-    { endpoint: 'https://c/in/v1/logs?a=b', headers: { A: 'b' }, tls: undefined },
+    { endpoint: 'http://c:4318/v1/logs', headers: { A: 'b' } },
+    { endpoint: 'https://c/v1/logs', headers: { A: 'b' } },
+    { endpoint: 'https://c/in/v1/logs?a=b', headers: { A: 'b' } },
   ]);
 });
 

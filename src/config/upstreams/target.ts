@@ -206,8 +206,7 @@ function http(
   if (entry.tls !== undefined && !unexpanded && !/^https:/i.test(url)) {
     return { fault: { key: 'tls', message: 'the URL is not https; remove "tls", or write https://' } };
   }
-  const { ca, cert, key: privateKey } = entry.tls ?? {};
-  const tls = entry.tls === undefined ? {} : { tls: { ca, cert, key: privateKey } };
+  const tls = entry.tls === undefined ? {} : { tls: entry.tls };
   // A URL with an unset variable may be invalid. Its upstream is listed as failed and never connected to.
   const target = { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers, ...tls };
   const auth = authOf(entry.auth, target.url);

@@ -2,8 +2,8 @@ import type { AccessConfig } from '../../policy/access-config.ts';
 import type { PrincipalSelector } from '../../policy/principal-selector.ts';
 import type { ScopeOnDemand } from '../../policy/scopes-on-demand.ts';
 import type { OnChange, Pins } from '../../lock/pins.ts';
-import type { EgressConfig } from './credentials.ts';
-import type { ClientTls, UpstreamConfig } from './upstream-config.ts';
+import type { ClientTls, EgressConfig } from './credentials.ts';
+import type { UpstreamConfig } from './upstream-config.ts';
 
 /** The parsed configuration, with defaults, frozen. Durations are milliseconds, sizes are bytes. */
 export interface Config {
@@ -85,7 +85,7 @@ export interface AuditOtlpConfig {
   /** URL with the path for logs. */
   readonly endpoint: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly tls: ClientTls | undefined;
+  readonly tls?: ClientTls | undefined;
 }
 
 export interface AuditConfig {

@@ -59,14 +59,16 @@ export interface EgressConfig {
   /** Networks in CIDR notation. URLs that others name may lead there, although they are not public. */
   readonly privateNetworks: readonly string[];
   /** Certificates for all its connections; undefined for those of the system. */
-  readonly tls?: EgressTls | undefined;
+  readonly tls?: ClientTls | undefined;
 }
 
-/** Certificates in PEM. */
-interface EgressTls {
-  readonly ca: string | undefined;
-  readonly cert: string | undefined;
-  readonly key: string | undefined;
+/** The certificates of connections to a server, in PEM. */
+export interface ClientTls {
+  /** The authorities that sign the certificate of the server; undefined for those of the system. */
+  readonly ca?: string | undefined;
+  /** Certificate and private key of the gateway as a client. */
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
 }
 
 /** The default {@link EgressConfig}. */

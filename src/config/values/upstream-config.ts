@@ -1,5 +1,5 @@
 import type { OnChange } from '../../lock/pins.ts';
-import type { UpstreamAuth } from './credentials.ts';
+import type { ClientTls, UpstreamAuth } from './credentials.ts';
 
 export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;
 export type Isolation = (typeof ISOLATIONS)[number];
@@ -132,12 +132,3 @@ export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   'transfer-encoding',
   'upgrade',
 ]);
-
-/** The certificates of connections to a server, in PEM. */
-export interface ClientTls {
-  /** The authorities that sign the certificate of the server; undefined for those of the system. */
-  readonly ca: string | undefined;
-  /** Certificate and private key of the gateway as a client. */
-  readonly cert: string | undefined;
-  readonly key: string | undefined;
-}
