@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { openOffline } from '../compose/offline.ts';
 import { unmatchedGlobs } from '../compose/lists/unmatched-globs.ts';
 import { addressText } from '../config/schema/address.ts';
-import type { Config, ProfileConfig } from '../config/values/config.ts';
+import type { Config } from '../config/values/config.ts';
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { loadConfig, type Loaded, type LoadOptions } from '../config/load.ts';
 import { ConfigError, type Problem, problemLine } from '../config/document/problem.ts';
@@ -142,7 +142,7 @@ function overview(verdict: string, config: Config, findings: Findings, disabled:
   const rows: [string, string][] = [
     ['/mcp', upstreams.length === 1 ? 'the one upstream' : `all ${upstreams.length} upstreams`],
     ...upstreams.map((upstream): [string, string] => [`/mcp/${upstream.id}`, upstreamText(upstream, findings)]),
-    ...profiles.map((profile): [string, string] => [`/mcp/${profile.id}`, profileText(profile)]),
+    ...profiles.map((one): [string, string] => [`/mcp/${one.id}`, `profile of ${one.upstreams.join(', ')}`]),
   ];
   const width = Math.max(...rows.map(([endpoint]) => endpoint.length));
   return [
@@ -170,8 +170,4 @@ function upstreamText(
   if (status.isForCallers) return `${LEFT_TO_CALLERS}; ${how}`;
   if (status.state !== 'ready') return `FAILED ${status.reason ?? status.state}`;
   return `ready, ${countText(status.tools, 'tool')}, ${countText(status.prompts, 'prompt')}, ${countText(status.resources, 'resource')}; ${how}`;
-}
-
-function profileText({ upstreams }: ProfileConfig): string {
-  return `profile of ${upstreams.join(', ')}`;
 }

@@ -1,4 +1,3 @@
-import type { PrincipalSelector } from '../../policy/principal-selector.ts';
 import type { RateConfig } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
@@ -49,7 +48,8 @@ export function readRates(
     const { name, to, per, limit, window: windowMs, tools } = rate;
     if (known.has(name)) problems.push(document.problem([...path, 'name'], 'another rate has this name'));
     known.add(name);
-    const selector = { anyone: to.anyone ?? false, claims: to.claims, ...listsOf(to) };
+    const { anyone = false, keys: keyNames, groups, scopes, subjects, issuers, clients, claims } = to;
+    const selector = { anyone, keys: keyNames, groups, scopes, subjects, issuers, clients, claims };
     const faults = judge.judge([...path, 'to'], selector);
     problems.push(...faults.problems);
     warnings.push(...faults.unknown.map((problem) => problemLine(problem)), ...faults.warnings);
@@ -66,30 +66,8 @@ export function readRates(
     const message = 'none of these upstreams is at the endpoints of this rate; name others here or there';
     if (problems.length === before && !meet(upstreams, endpoints))
       warnings.push(problemLine(document.problem([...path, 'upstreams'], message, 'key')));
-    return {
-      name,
-      to: selector,
-      endpoints,
-      upstreams,
-      tools,
-      per,
-      limit,
-      windowMs,
-    };
+    return { name, to: selector, endpoints, upstreams, tools, per, limit, windowMs };
   });
   if (settings.repeats?.tools.length === 0) problems.push(document.problem(['gateway', 'repeats', 'tools'], EMPTY));
   return { rates: read, problems, warnings };
-}
-
-type Given = GatewaySettings['rates'][number]['to'];
-
-function listsOf({
-  keys,
-  groups,
-  scopes,
-  subjects,
-  issuers,
-  clients,
-}: Given): Omit<PrincipalSelector, 'anyone' | 'claims'> {
-  return { keys, groups, scopes, subjects, issuers, clients };
 }

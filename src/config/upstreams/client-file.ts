@@ -55,7 +55,8 @@ export function findUpstreams(
   if (misplaced.length > 0) return { problems: misplaced };
 
   const projects = projectsOf(data);
-  const chosen = project === undefined ? undefined : [...projects.keys()].find((name) => isFolder(name, project));
+  const isChosen = (name: string) => name === project || resolve(name) === resolve(project ?? '');
+  const chosen = project === undefined ? undefined : [...projects.keys()].find(isChosen);
   if (project !== undefined && chosen === undefined) {
     return { problems: [document.problem(['projects'], noSuchProject(project, projects), 'key')] };
   }
@@ -112,10 +113,6 @@ function projectsOf(data: { readonly [key: string]: Data }): ReadonlyMap<string,
     if (count > 0) found.set(name, count);
   }
   return found;
-}
-
-function isFolder(name: string, project: string): boolean {
-  return name === project || resolve(name) === resolve(project);
 }
 
 /** The largest number of project names that a message shows. */

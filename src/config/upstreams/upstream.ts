@@ -73,8 +73,10 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
   if (isPersonal && entry.required) {
     warn('required', `has no use with auth.kind "${kind}": no connection is open before a caller needs it; ignored`);
   }
-  const include = [entry.includeTools, entry.enabled_tools, toolNames(entry.tools), emptyIsAll(entry.available_tools)];
-  const includes = include.filter((list) => list !== undefined);
+  const { includeTools, enabled_tools: enabled, available_tools: available, tools } = entry;
+  // Empty means all to Goose. In Codex's file, `tools` is a map with settings of single tools.
+  const include = [includeTools, enabled, available?.length === 0 ? undefined : available];
+  const includes = [...include, Array.isArray(tools) ? tools : undefined].filter((list) => list !== undefined);
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
 
   const reasons = [
@@ -88,11 +90,9 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
   return { config, problems: [], warnings };
 }
 
-type Entry = CheckedEntry['entry'];
-
 function configOf(
   name: string,
-  { entry }: { readonly entry: Entry },
+  { entry }: Pick<CheckedEntry, 'entry'>,
   target: UpstreamConfig['target'],
   timeouts: UpstreamTimeouts,
   includeTools: readonly string[] | undefined,
@@ -200,16 +200,4 @@ function timeoutsOf(
     callMs,
     maxMs: given.has('timeouts.max') ? max : Math.max(max, callMs),
   };
-}
-
-function emptyIsAll(list: readonly string[] | undefined): readonly string[] | undefined {
-  return list?.length === 0 ? undefined : list;
-}
-
-/**
- * Returns the tools to include, as Copilot lists them. In Codex's file the key holds a map with settings of single
- * tools.
- */
-function toolNames(tools: Entry['tools']): readonly string[] | undefined {
-  return Array.isArray(tools) ? tools : undefined;
 }

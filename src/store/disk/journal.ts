@@ -202,7 +202,10 @@ export class Journal implements AsyncDisposable {
     // Lines appended from here on may be part of the state already, and are then written twice.
     this.#needsRewrite = false;
     try {
-      this.#size = await replaceFile(this.#path, withLineEnds(this.#state()));
+      this.#size = await replaceFile(
+        this.#path,
+        Iterator.from(this.#state()).map((line) => `${line}\n`),
+      );
     } catch (thrown) {
       this.#needsRewrite = true;
       throw thrown;
@@ -254,8 +257,4 @@ export class Journal implements AsyncDisposable {
     if (this.#failure !== undefined) await this.#flush();
     clearTimeout(this.#retry);
   }
-}
-
-function* withLineEnds(lines: Iterable<string>): Generator<string> {
-  for (const line of lines) yield `${line}\n`;
 }
