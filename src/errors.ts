@@ -87,6 +87,10 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+export function isErrorCode(text: unknown): text is ErrorCode {
+  return typeof text === 'string' && Object.hasOwn(ERRORS, text);
+}
+
 interface ErrorDetail {
   /** One sentence for the client: what happened and what to do. */
   readonly message?: string;

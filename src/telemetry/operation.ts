@@ -1,5 +1,5 @@
 import { memberOf } from '../json/record.ts';
-import { type ErrorCode, ERRORS } from '../errors.ts';
+import { type ErrorCode, isErrorCode } from '../errors.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 
 /**
@@ -22,10 +22,6 @@ export interface Operation {
 }
 
 const IS_ERROR = /"isError"\s*:\s*true/;
-
-function isErrorCode(text: unknown): text is ErrorCode {
-  return typeof text === 'string' && Object.hasOwn(ERRORS, text);
-}
 
 function rowOf({ data }: RpcError): ErrorCode | undefined {
   const code = memberOf(data, 'code');

@@ -1,6 +1,6 @@
 import { messageOf } from '../../thrown.ts';
 import { z } from 'zod';
-import { type ErrorCode, ERRORS, GatewayError } from '../../errors.ts';
+import { GatewayError, isErrorCode } from '../../errors.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { Pipe } from './pipe.ts';
 
@@ -151,11 +151,7 @@ function unavailable(why: string): GatewayError {
   return new GatewayError('store-unavailable', {}, new Error(why));
 }
 
-function isErrorCode(text: string): text is ErrorCode {
-  return Object.hasOwn(ERRORS, text);
-}
-
 function errorOf(code: string | undefined, message: string): Error {
-  if (code === undefined || !isErrorCode(code)) return new Error(message);
+  if (!isErrorCode(code)) return new Error(message);
   return new GatewayError(code, message === '' ? {} : { message });
 }
