@@ -32,7 +32,6 @@ export function createAuditMetrics(registry: Registry) {
     countAuditRecords: knownCounter(registry, {
       name: 'linkspan_audit_records_total',
       help: 'Records of the audit log by outcome.',
-      label: 'outcome',
       values: AUDIT_OUTCOMES,
     }),
     /** Sets the audit log whose state is read at each scrape. */

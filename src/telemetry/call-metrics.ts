@@ -17,7 +17,6 @@ export function createCallMetrics(registry: Registry) {
   const countExternal = knownCounter(registry, {
     name: 'linkspan_external_decisions_total',
     help: 'Questions to the decision point of the access policy, by outcome.',
-    label: 'outcome',
     values: EXTERNAL_OUTCOMES,
   });
   const externalSeconds = new Histogram({
@@ -35,7 +34,6 @@ export function createCallMetrics(registry: Registry) {
     countKeyedCall: knownCounter(registry, {
       name: 'linkspan_keyed_calls_total',
       help: 'Calls with an idempotency key, by outcome.',
-      label: 'outcome',
       values: KEYED_CALL_OUTCOMES,
     }),
   };

@@ -13,7 +13,6 @@ export function createKeyMetrics(registry: Registry) {
   const countRead = knownCounter(registry, {
     name: 'linkspan_api_key_reads_total',
     help: 'Readings of the API keys of the key file or of Redis, by outcome.',
-    label: 'outcome',
     values: READ_OUTCOMES,
   });
   const successful = new Gauge({

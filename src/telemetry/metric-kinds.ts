@@ -3,7 +3,8 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 interface KnownCounterOptions<Value extends string> {
   readonly name: string;
   readonly help: string;
-  readonly label: string;
+  /** Default: `outcome`. */
+  readonly label?: string;
   /** All values of the label. */
   readonly values: readonly Value[];
 }
@@ -14,7 +15,7 @@ interface KnownCounterOptions<Value extends string> {
  */
 export function knownCounter<Value extends string>(
   registry: Registry,
-  { name, help, label, values }: KnownCounterOptions<Value>,
+  { name, help, label = 'outcome', values }: KnownCounterOptions<Value>,
 ): (value: Value, count?: number) => void {
   const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
   for (const value of values) counter.inc({ [label]: value }, 0);

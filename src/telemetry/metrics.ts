@@ -249,13 +249,11 @@ export function createMetrics(version: string, commit = 'unknown') {
     countResumption: knownCounter(registry, {
       name: 'linkspan_stream_resumes_total',
       help: 'GET requests with Last-Event-ID, by outcome.',
-      label: 'outcome',
       values: RESUME_OUTCOMES,
     }),
     countSpans: knownCounter(registry, {
       name: 'linkspan_trace_spans_total',
       help: 'Ended spans of traces, by outcome.',
-      label: 'outcome',
       values: SPAN_OUTCOMES,
     }),
     countStateWriteFailure: () => stateWriteFailures.inc(),

@@ -10,7 +10,6 @@ export function createReloadMetrics(registry: Registry) {
   const countReload = knownCounter(registry, {
     name: 'linkspan_config_reloads_total',
     help: 'Reloads of the config by outcome.',
-    label: 'outcome',
     values: RELOAD_OUTCOMES,
   });
   const successful = new Gauge({

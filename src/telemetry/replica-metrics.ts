@@ -39,7 +39,6 @@ export function createReplicaMetrics(registry: Registry) {
     countForwarded: knownCounter(registry, {
       name: 'linkspan_forwarded_requests_total',
       help: 'Requests passed on to the replica that has the session.',
-      label: 'outcome',
       values: FORWARD_OUTCOMES,
     }),
     countInternalRefusal: (reason: string) => refused.inc({ reason }),
