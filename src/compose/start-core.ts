@@ -54,15 +54,7 @@ export async function startCore(
   log: Logger,
   options: CoreOptions = {},
 ): Promise<Core> {
-  const {
-    mayOwnState: mayOwn = true,
-    owners = new LocalOwners(),
-    counters,
-    clientTransport = 'tcp',
-    tracing,
-    rateTable,
-    processes,
-  } = options;
+  const { mayOwnState: mayOwn = true, counters, rateTable, processes, tracing } = options;
   const audit = options.audit === undefined ? undefined : new AuditRecorder(options.audit);
   const state = options.state ?? (await openLocalState(config, metrics, log, mayOwn));
   if (state.notice !== undefined) {
@@ -70,22 +62,9 @@ export async function startCore(
   }
   options.identity?.use(state.keys);
   const sealer = await Sealer.open(options.keys ?? state.keys);
-  const parts = {
-    config,
-    state,
-    sealer,
-    metrics,
-    transports,
-    owners,
-    counters,
-    rateTable,
-    processes,
-    clientTransport,
-    tracing,
-    audit,
-    log,
-  };
-  const core = createCore(parts);
+  const { owners = new LocalOwners(), clientTransport = 'tcp' } = options;
+  const given = { config, metrics, transports, log, counters, rateTable, processes, tracing };
+  const core = createCore({ ...given, state, sealer, owners, clientTransport, audit });
   await core.start();
   return core;
 }
