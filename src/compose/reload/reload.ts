@@ -9,7 +9,7 @@ import {
   isEmptyDiff,
   type SettingChange,
 } from '../../config/changes/diff.ts';
-import { diffLines } from '../../config/changes/diff-text.ts';
+import { atRestartLines, diffLines } from '../../config/changes/diff-text.ts';
 import { pathWithEffect } from '../../config/changes/change-effects.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
@@ -119,7 +119,7 @@ export class Reloader implements ConfigControl {
       this.#parts.onFiles?.(loaded.files);
       const diff = diffConfigs(this.#running, loaded.config);
       const lines = diffLines(diff);
-      const atRestart = diffLines({ ...NOTHING, atRestart: diff.atRestart });
+      const atRestart = atRestartLines(diff);
       const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
       const wasRejected = this.#state.rejected !== undefined;
       const next = appliedConfig(this.#running, loaded.config);
@@ -182,16 +182,6 @@ export class Reloader implements ConfigControl {
     );
   }
 }
-
-const NOTHING: ConfigDiff = {
-  added: [],
-  removed: [],
-  replaced: [],
-  updated: [],
-  removedEndpoints: [],
-  settings: [],
-  atRestart: [],
-};
 
 function stateOf(config: Config, { warnings }: Loaded, atRestart: string[]): ConfigState {
   return {

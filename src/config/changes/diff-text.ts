@@ -17,8 +17,13 @@ export function diffLines(diff: ConfigDiff): string[] {
     ...diff.replaced.flatMap(({ changes }) => changes.map((change) => changeLine(change, 'in a new connection'))),
     ...diff.updated.flatMap(({ changes }) => changes.map((change) => changeLine(change))),
     ...diff.settings.map((change) => changeLine(change)),
-    ...diff.atRestart.map((change) => changeLine(change, 'after a restart')),
+    ...atRestartLines(diff),
   ];
+}
+
+/** Returns the changes that take effect at the next start, as {@link diffLines} does. */
+export function atRestartLines({ atRestart }: Pick<ConfigDiff, 'atRestart'>): string[] {
+  return atRestart.map((change) => changeLine(change, 'after a restart'));
 }
 
 function changeLine({ path, before, after, secrecy }: SettingChange, when?: string): string {
