@@ -116,8 +116,7 @@ class Reader {
     this.spots.set(JSON.stringify(path), { key, value: begin, source });
     if (isSeq(target)) return target.items.map((item, index) => this.read(item, [...path, index], undefined));
     if (isMap(target)) return this.#readMap(target.items, path);
-    const value = isScalar(target) ? target.value : null;
-    return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
+    return scalarOf(isScalar(target) ? target.value : null);
   }
 
   #resolve(node: unknown, path: Path): unknown {
@@ -170,6 +169,11 @@ class Reader {
       if (!Object.hasOwn(data, name)) data[name] = one;
     }
   }
+}
+
+/** Returns a text, a number or a boolean of a parser as it is, and null for anything else. */
+export function scalarOf(value: unknown): Data {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
 }
 
 /** Returns the text of a key; undefined if it is no scalar. */

@@ -1,6 +1,6 @@
 import type { Node } from 'jsonc-parser';
 
-import { type Data, type Document, documentOf, linesOf, problemAtOf, type Spot } from './document.ts';
+import { type Data, type Document, documentOf, linesOf, problemAtOf, scalarOf, type Spot } from './document.ts';
 import { jsonTree } from './json-problem.ts';
 import { ConfigError, type Path } from './problem.ts';
 
@@ -27,7 +27,7 @@ export function parseLargeJson(file: string, text: string, isOurs: (key: string)
   const read = (node: Node, path: Path, key: number): Data => {
     spots.set(JSON.stringify(path), { key, value: node.offset });
     if (node.type === 'array') return (node.children ?? []).map((child, i) => read(child, [...path, i], child.offset));
-    if (node.type !== 'object') return scalarOf(node);
+    if (node.type !== 'object') return scalarOf(node.value);
     const data: Record<string, Data> = {};
     for (const { children: [name, value] = [] } of node.children ?? []) {
       if (name === undefined || value === undefined) continue;
@@ -42,8 +42,4 @@ export function parseLargeJson(file: string, text: string, isOurs: (key: string)
     return data;
   };
   return documentOf(file, root === undefined ? null : read(root, [], root.offset), spots, problemAt);
-}
-
-function scalarOf({ value }: Node): Data {
-  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
 }

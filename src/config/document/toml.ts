@@ -1,6 +1,6 @@
 import { parse, TomlDate, TomlError } from 'smol-toml';
 
-import { type Data, type Document, documentOf, linesOf, problemAtOf, type Spot } from './document.ts';
+import { type Data, type Document, documentOf, linesOf, problemAtOf, scalarOf, type Spot } from './document.ts';
 import { ConfigError, type Path } from './problem.ts';
 
 /** Matches a line that begins a table, `[a."b c"]` or `[[a]]`. */
@@ -46,10 +46,9 @@ function read(file: string, text: string): Data {
 }
 
 function toData(value: unknown): Data {
-  if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
   if (value instanceof TomlDate) return value.toISOString();
   if (Array.isArray(value)) return value.map((item) => toData(item));
-  if (typeof value !== 'object' || value === null) return null;
+  if (typeof value !== 'object' || value === null) return scalarOf(value);
   return Object.fromEntries(
     Object.entries(value).flatMap(([key, member]): [string, Data][] =>
       key === '__proto__' ? [] : [[key, toData(member)]],
