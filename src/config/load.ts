@@ -259,16 +259,12 @@ function readGateway(document: Document, where: Places, problems: Problem[]): Ga
 }
 
 /** Returns the settings that the command line overrides, by key. */
-function optionSettings({
-  listen,
-  operator,
-}: Pick<LoadOptions, 'listen' | 'operator'>): Map<string, { readonly option: string; readonly value: string | false }> {
-  const options = new Map<string, { readonly option: string; readonly value: string | false }>();
-  if (listen !== undefined) options.set('gateway.listen', { option: '--listen', value: listen });
-  if (operator !== undefined) {
-    options.set('gateway.operator', { option: '--operator', value: operator === 'off' ? false : operator });
-  }
-  return options;
+function optionSettings({ listen, operator }: Pick<LoadOptions, 'listen' | 'operator'>): SettingsSource['options'] {
+  const value = operator === 'off' ? false : operator;
+  return new Map([
+    ...(listen === undefined ? [] : [['gateway.listen', { option: '--listen', value: listen }] as const]),
+    ...(value === undefined ? [] : [['gateway.operator', { option: '--operator', value }] as const]),
+  ]);
 }
 
 function freeze<T>(value: T): T {
