@@ -151,12 +151,8 @@ export class FileSink implements AuditSink {
     // If a later step fails, the next attempt must not rename the new file over the one before.
     this.#firstSeq = undefined;
     this.#isTorn = false;
-    this.#size = 0;
-    try {
-      this.#size = (await this.#file.stat()).size;
-    } finally {
-      await before.close();
-    }
+    this.#size = (await this.#file.stat()).size;
+    await before.close();
     // Files that somebody else has put there do not push out records.
     const renamed = await ownFilesOf(this.#path, this.#keys);
     const removed = renamed.slice(0, Math.max(0, renamed.length - this.#maxFiles));

@@ -1,3 +1,4 @@
+import { dirname, relative } from 'node:path';
 import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
 import type { Config } from '../config/values/config.ts';
@@ -80,7 +81,8 @@ const NOT_COMPARED = [
   },
   {
     setting: 'keyFile or keysInRedis',
-    of: ({ auth }: Config) => JSON.stringify([auth.keyFile, auth.keysInRedis === true]),
+    of: ({ auth: { keyFile, keysInRedis = false }, file }: Config) =>
+      JSON.stringify([keyFile === undefined ? undefined : relative(dirname(file), keyFile), keysInRedis]),
     notCompared: 'the keys there are not compared, only those of the config',
   },
   {

@@ -51,13 +51,15 @@ export class SessionSubscriptions {
       const refusal = gate.refusalOfSubscription(caller, request, uri, to, true);
       if (refusal !== undefined) throw refusal;
     };
+    const save = async () => {
+      if (session.subscriptions.has(uri) || session.unresolved?.has(uri) === true) return;
+      await sessions.save(session, { kind: 'unsubscribe', uri });
+    };
     try {
-      return this.#toClient(exchange, client, to, await links.subscribe(session, uri, to, judgeAgain));
+      return this.#toClient(exchange, client, to, await saved(links.subscribe(session, uri, to, judgeAgain), save));
     } finally {
       // Not before, because questions of an upstream go to the calls that are there.
       exchange.upstream = to.upstream;
-      if (!session.subscriptions.has(uri) && session.unresolved?.has(uri) !== true)
-        await sessions.save(session, { kind: 'unsubscribe', uri });
     }
   }
 
@@ -69,16 +71,20 @@ export class SessionSubscriptions {
     const to = session.unresolved?.has(uri) === true ? undefined : subscriptionTo(found);
     const { links, sessions, audit } = this.#parts;
     await audit?.begin(request, client.caller, to?.upstream);
-    try {
-      // One that waited may have been made meanwhile.
-      const made = to ?? session.subscriptions.get(uri);
-      if (made !== undefined)
-        return this.#toClient(exchange, client, made, await links.unsubscribe(session, uri, made));
-      session.unresolved?.delete(uri);
-      return EMPTY_RESULT;
-    } finally {
-      exchange.upstream = to?.upstream;
+    const save = async () => {
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
+    };
+    // One that waited may have been made meanwhile.
+    const made = to ?? session.subscriptions.get(uri);
+    if (made === undefined) {
+      session.unresolved?.delete(uri);
+      await save();
+      return EMPTY_RESULT;
+    }
+    try {
+      return this.#toClient(exchange, client, made, await saved(links.unsubscribe(session, uri, made), save));
+    } finally {
+      exchange.upstream = made.upstream;
     }
   }
 
@@ -111,4 +117,13 @@ function requestedResource({ subscriptions }: Session, { catalog }: SessionClien
 function subscriptionTo(found: ReturnType<typeof resolveUri>): Subscription {
   if (found instanceof GatewayError) throw found;
   return { upstream: found.upstream, uri: detach(found.uri) };
+}
+
+/** Resolves with an answer after the store has what follows from it. */
+async function saved(answering: Promise<Answer>, save: () => Promise<void>): Promise<Answer> {
+  try {
+    return await answering;
+  } finally {
+    await save();
+  }
 }

@@ -63,6 +63,8 @@ export class TerminalLog {
   readonly #ready = new Set<string>();
   /** The number of tools that each upstream offers, by its latest lists. */
   readonly #tools = new Map<string, number>();
+  /** The state that was shown last, by upstream. */
+  readonly #shown = new Map<string, string>();
 
   constructor(terminal: Terminal) {
     this.#terminal = terminal;
@@ -157,14 +159,21 @@ export class TerminalLog {
   #showReady(upstream: string, event: string): void {
     const why = toolsText(this.#tools.get(upstream));
     if (this.#showState(upstream, 'ready', why, event)) return;
-    this.#showLater(upstream, QUIET_MS, () => this.#show(this.#stateLine(upstream, 'ready', why)));
+    this.#showLater(upstream, QUIET_MS, () => {
+      if (this.#shown.get(upstream) !== `ready ${why}`) this.#showLine(upstream, 'ready', why);
+    });
   }
 
   /** Shows a state: a repeated one with its count, at growing intervals. Returns whether it was shown. */
   #showState(upstream: string, phase: string, why: string, event = phase): boolean {
     const due = this.#repeats.due(`${upstream} ${event}`, why, this.#terminal.now());
-    if (due !== undefined) this.#show(this.#stateLine(upstream, phase, why, due));
+    if (due !== undefined) this.#showLine(upstream, phase, why, due);
     return due !== undefined;
+  }
+
+  #showLine(upstream: string, phase: string, why: string, count = 0): void {
+    this.#shown.set(upstream, `${phase} ${why}`);
+    this.#show(this.#stateLine(upstream, phase, why, count));
   }
 
   #stateLine(upstream: string, phase: string, why: string, count = 0): string {

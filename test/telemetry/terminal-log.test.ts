@@ -100,6 +100,23 @@ test('the last number of tools is shown though its upstream has failed meanwhile
 });
 
 // N-10
+test('an upstream that fails again and again is not shown as ready each time', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const text = shown((log) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ tools: 2 }, 'upstream lists');
+    child.info({ phase: 'ready' }, 'upstream state');
+    for (let n = 0; n < 5; n++) {
+      child.warn({ phase: 'failed', reason: 'it exited' }, 'upstream state');
+      child.info({ phase: 'ready' }, 'upstream state');
+      t.mock.timers.tick(60_000);
+    }
+  });
+  const ready = '  ✓ web              ready, 2 tools\n';
+  assert.equal(text, `${ready}  ✗ web              failed: it exited\n${ready}`);
+});
+
+// N-10
 test('tools that change each second are lines at growing intervals', () => {
   let nowMs = 0;
   const write = (log: ReturnType<typeof createLogger>) => {

@@ -49,7 +49,7 @@ export function readRates(
     if (known.has(name)) problems.push(document.problem([...path, 'name'], 'another rate has this name'));
     known.add(name);
     const { anyone = false, keys: keyNames, groups, scopes, subjects, issuers, clients, claims } = to;
-    const selector = { anyone, keys: keyNames, groups, scopes, subjects, issuers, clients, claims };
+    const selector = { anyone, claims, keys: keyNames, groups, scopes, subjects, issuers, clients };
     const faults = judge.judge([...path, 'to'], selector);
     problems.push(...faults.problems);
     warnings.push(...faults.unknown.map((problem) => problemLine(problem)), ...faults.warnings);

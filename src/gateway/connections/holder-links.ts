@@ -355,9 +355,9 @@ export class HolderLinks {
     try {
       const answer = await this.#subscriptions.add(link, holder, to.uri);
       if (answer.kind === 'error') return;
-      if (isSubscribed(holder, to))
+      if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
+      else if (holder.catalog.restriction?.allowsUpdateNow(to.upstream, to.uri) !== false)
         holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
-      else this.#remove(link, holder, to.uri);
     } catch (thrown) {
       this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'subscription not restored');
     }

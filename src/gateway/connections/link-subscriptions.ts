@@ -1,5 +1,5 @@
 import { settlesWithin } from '../../deadline.ts';
-import { GatewayError, toAnswer } from '../../errors.ts';
+import { GatewayError } from '../../errors.ts';
 import { detach } from '../../json/kept-text.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
@@ -141,5 +141,5 @@ export function isWithin(uri: string, subscribed: string): boolean {
 
 async function addToSubscription(subscription: UpstreamSubscription, upstream: string, uri: string): Promise<Answer> {
   if (await subscription.add(uri)) return EMPTY_RESULT;
-  return toAnswer(new GatewayError('unknown-resource', { upstream, message: uri, data: { uri } }));
+  throw new GatewayError('unknown-resource', { upstream, message: uri, data: { uri } });
 }

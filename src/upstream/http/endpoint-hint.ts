@@ -33,7 +33,8 @@ function redirectHint(from: URL, to: URL | null): string | undefined {
   const isOther = origin !== from.origin || to.pathname !== from.pathname;
   if (!isSame || !isOther) return `it leads to ${shownText(to.origin)}`;
   const path = shownPath(to.pathname);
-  if (from.search === '' && from.username === '' && !path.includes('…')) return `set url to ${origin}${path}`;
+  if (`${from.search}${from.username}${from.password}` === '' && !path.includes('…'))
+    return `set url to ${origin}${path}`;
   return `begin url with ${origin}, and end its path with ${to.pathname.endsWith('/') ? 'a' : 'no'} slash`;
 }
 

@@ -87,7 +87,8 @@ async function missing(
 ): Promise<Cause> {
   const name = basename(first);
   const hasWords = first !== command.trim();
-  if (!hasWords && first !== command) {
+  const isPadded = command !== command.trim();
+  if (isPadded && (!hasWords || (await programFile(command.trim(), cwd, path)) !== undefined)) {
     return { message: `command "${name}" has spaces around it; remove them`, note: 'spaces are part of its name' };
   }
   if (hasWords && (await programFile(first, cwd, path)) !== undefined) {

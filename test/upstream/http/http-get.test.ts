@@ -70,7 +70,7 @@ for (const { status, retryAfter, retryAfterMs } of [
       response.writeHead(status, retryAfter === undefined ? {} : { 'retry-after': retryAfter }).end();
     });
     await using reader = new Reader(server);
-    assert.deepEqual(await reader.end(), { kind: 'refused', status, retryAfterMs });
+    assert.deepEqual(await reader.end(), { kind: 'refused', status, retryAfterMs, location: undefined });
     assert.equal(reader.get.isOpen, false);
   });
 }

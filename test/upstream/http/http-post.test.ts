@@ -216,7 +216,14 @@ for (const { status, type, body, ...text } of refusals) {
       await using owner = new Owner(server);
       const end = await owner.ending();
       assert.ok(end.kind === 'refused', end.kind);
-      assert.deepEqual(end.refused, { status, body, ...text, retryAfterMs: 3_000, missingScopes: undefined });
+      assert.deepEqual(end.refused, {
+        status,
+        body,
+        ...text,
+        retryAfterMs: 3_000,
+        missingScopes: undefined,
+        location: undefined,
+      });
       await owner.ending();
       assert.equal(server.used.size, 2);
     },
