@@ -51,12 +51,9 @@ export class SessionSubscriptions {
       const refusal = gate.refusalOfSubscription(caller, request, uri, to, true);
       if (refusal !== undefined) throw refusal;
     };
-    const save = async () => {
-      if (session.subscriptions.has(uri) || session.unresolved?.has(uri) === true) return;
-      await sessions.save(session, { kind: 'unsubscribe', uri });
-    };
     try {
-      return this.#toClient(exchange, client, to, await saved(links.subscribe(session, uri, to, judgeAgain), save));
+      const answer = await this.#stored(session, uri, links.subscribe(session, uri, to, judgeAgain));
+      return this.#toClient(exchange, client, to, answer);
     } finally {
       // Not before, because questions of an upstream go to the calls that are there.
       exchange.upstream = to.upstream;
@@ -69,22 +66,29 @@ export class SessionSubscriptions {
     const { uri, found } = requestedResource(session, client, request);
     // One that waits for another token, or for its upstream, is only stored.
     const to = session.unresolved?.has(uri) === true ? undefined : subscriptionTo(found);
-    const { links, sessions, audit } = this.#parts;
+    const { links, audit } = this.#parts;
     await audit?.begin(request, client.caller, to?.upstream);
-    const save = async () => {
-      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
-    };
     // One that waited may have been made meanwhile.
     const made = to ?? session.subscriptions.get(uri);
     if (made === undefined) {
       session.unresolved?.delete(uri);
-      await save();
-      return EMPTY_RESULT;
+      return await this.#stored(session, uri, Promise.resolve(EMPTY_RESULT));
     }
     try {
-      return this.#toClient(exchange, client, made, await saved(links.unsubscribe(session, uri, made), save));
+      const answer = await this.#stored(session, uri, links.unsubscribe(session, uri, made));
+      return this.#toClient(exchange, client, made, answer);
     } finally {
       exchange.upstream = made.upstream;
+    }
+  }
+
+  /** Resolves with an answer, once a subscription that the session does not have is not stored either. */
+  async #stored(session: Session, uri: string, answering: Promise<Answer>): Promise<Answer> {
+    try {
+      return await answering;
+    } finally {
+      if (!session.subscriptions.has(uri) && session.unresolved?.has(uri) !== true)
+        await this.#parts.sessions.save(session, { kind: 'unsubscribe', uri });
     }
   }
 
@@ -117,13 +121,4 @@ function requestedResource({ subscriptions }: Session, { catalog }: SessionClien
 function subscriptionTo(found: ReturnType<typeof resolveUri>): Subscription {
   if (found instanceof GatewayError) throw found;
   return { upstream: found.upstream, uri: detach(found.uri) };
-}
-
-/** Resolves with an answer after the store has what follows from it. */
-async function saved(answering: Promise<Answer>, save: () => Promise<void>): Promise<Answer> {
-  try {
-    return await answering;
-  } finally {
-    await save();
-  }
 }
