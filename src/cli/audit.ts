@@ -36,12 +36,7 @@ const BEGINNING_BYTES = 32;
 export async function auditVerify(files: readonly string[], options: AuditVerifyOptions): Promise<number> {
   for (const file of files) await assertThere(file);
   const config = options.keyFile === undefined || files.length === 0 ? await configOf(files, options) : undefined;
-  const named = files.length > 0 ? files : [config?.audit?.file ?? noFile()];
-  if (files.length === 0) {
-    const step =
-      ', which is gateway.audit.file: no gateway has written it yet, or it was moved; name the files of the log';
-    for (const file of named) await assertThere(file, step);
-  }
+  const named = files.length > 0 ? files : [await configuredFile(config)];
   const keys = (await secretsOf(options, config)).map(auditKeyOf);
   const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
   const all = await inOrder(named);
@@ -67,8 +62,15 @@ async function configOf(files: readonly string[], options: AuditVerifyOptions): 
   return (await loadForReading(options)).config;
 }
 
-function noFile(): never {
-  throw new StartError('name the files of the audit log: the config has no gateway.audit.file');
+/** Returns the file of the log that the config names. @throws {StartError} if it names none, or one that is not there. */
+async function configuredFile(config: Config | undefined): Promise<string> {
+  const file = config?.audit?.file;
+  if (file === undefined) {
+    throw new StartError('name the files of the audit log: the config has no gateway.audit.file');
+  }
+  const step = 'no gateway has written it yet, or it was moved; name the files of the log';
+  await assertThere(file, `, which is gateway.audit.file: ${step}`);
+  return file;
 }
 
 async function secretsOf({ keyFile }: AuditVerifyOptions, config: Config | undefined): Promise<readonly string[]> {

@@ -55,8 +55,10 @@ export function findUpstreams(
   if (misplaced.length > 0) return { problems: misplaced };
 
   const projects = projectsOf(data);
-  const isChosen = (name: string) => name === project || resolve(name) === resolve(project ?? '');
-  const chosen = project === undefined ? undefined : [...projects.keys()].find(isChosen);
+  const chosen =
+    project === undefined
+      ? undefined
+      : [...projects.keys()].find((name) => name === project || resolve(name) === resolve(project));
   if (project !== undefined && chosen === undefined) {
     return { problems: [document.problem(['projects'], noSuchProject(project, projects), 'key')] };
   }

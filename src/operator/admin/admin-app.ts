@@ -159,7 +159,8 @@ async function readBody(
       const message = `The body has the number ${changed}, which would be changed; send it as text.`;
       throw new AdminError('invalid-request', message);
     }
-    const huge = infiniteNumber(text);
+    // A number that is sent is judged above.
+    const huge = isBodySent ? undefined : infiniteNumber(text);
     if (huge === undefined) return JSON.parse(text);
     throw new AdminError('invalid-request', `The body has the number ${shownText(huge)}, which is too large.`);
   } catch (thrown) {

@@ -86,9 +86,9 @@ async function missing(
   path: string,
 ): Promise<Cause> {
   const name = basename(first);
-  const hasWords = first !== command.trim();
-  const isPadded = command !== command.trim();
-  if (isPadded && (!hasWords || (await programFile(command.trim(), cwd, path)) !== undefined)) {
+  const trimmed = command.trim();
+  const hasWords = first !== trimmed;
+  if (trimmed !== command && (!hasWords || (await programFile(trimmed, cwd, path)) !== undefined)) {
     return { message: `command "${name}" has spaces around it; remove them`, note: 'spaces are part of its name' };
   }
   if (hasWords && (await programFile(first, cwd, path)) !== undefined) {
