@@ -74,6 +74,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
   ],
   'keeps what costs little to make again': [
     'auth/jwks.ts ABSENT_LIMIT',
+    'auth/verified-tokens.ts MAX_KEPT_CHARS',
     'gateway/clients/session.ts MAX_STEPS',
     'gateway/handles/sealer.ts MAX_MISSING',
     'gateway/lists/built-catalogs.ts MAX_CATALOGS',

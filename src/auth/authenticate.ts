@@ -15,7 +15,7 @@ import { type Issuer, issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from '
 import { metadataUrl } from './metadata.ts';
 import { acceptAlike } from './revoked.ts';
 import { type TokenVerdict, withScopedKey } from './token-claims.ts';
-import { VerifiedTokens } from './verified-tokens.ts';
+import { HeaderKeys, VerifiedTokens } from './verified-tokens.ts';
 
 interface AuthRefusal {
   readonly kind: 'refused';
@@ -45,8 +45,12 @@ export interface Authenticator {
     address?: string,
     alsoFor?: readonly string[],
   ): Promise<AuthVerdict>;
-  /** Returns the principal of a request if it is known without waiting, as for most requests; else undefined. */
-  known(headers: Authorization, endpoint: string): Principal | undefined;
+  /**
+   * Returns the principal of a request if it is known without waiting, as for most requests; else undefined.
+   *
+   * @param connection of the client. Its next request with the same header costs less.
+   */
+  known(headers: Authorization, endpoint: string, connection?: object): Principal | undefined;
 }
 
 export interface ConfigAuthenticator extends Authenticator {
@@ -148,6 +152,7 @@ export function createAuthenticator(
     return rule === undefined ? undefined : advertisedScopes(rule);
   };
   const verified = new VerifiedTokens(onLimit);
+  const headerKeys = new HeaderKeys();
   const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
   const common = sharedScopes(rules);
 
@@ -176,9 +181,6 @@ export function createAuthenticator(
       return { kind: 'undecided', why: 'verification failed' };
     }
   }
-
-  /** Returns the cache key of a request. It covers the whole header, so a known header is not even parsed. */
-  const keyOf = (header: string, endpoint: string) => `${hash('sha256', header)} ${endpoint}`;
 
   /** Returns the verdict about a verified token. */
   function verdictOf(verdict: TokenVerdict, { token, cacheKey, nowMs, endpoint }: CheckedToken): AuthVerdict {
@@ -234,7 +236,7 @@ export function createAuthenticator(
   ): Promise<AuthVerdict> {
     const nowMs = now();
     const [only = ''] = authorization;
-    const cacheKey = keyOf(only, endpoint);
+    const cacheKey = headerKeys.of(only, endpoint);
     const known = authorization.length === 1 ? cached(cacheKey, nowMs) : undefined;
     if (known !== undefined) return { kind: 'principal', principal: known };
 
@@ -264,10 +266,10 @@ export function createAuthenticator(
 
   let successor: ConfigAuthenticator | undefined;
   return {
-    known: ({ authorization }, endpoint) => {
+    known: ({ authorization }, endpoint, connection) => {
       const [only] = authorization;
       if (only === undefined || authorization.length > 1 || successor !== undefined) return undefined;
-      return cached(keyOf(only, endpoint), now());
+      return cached(headerKeys.of(only, endpoint, connection), now());
     },
     authenticate: async (headers, endpoint, address = '', alsoFor = []) => {
       const verdict = await decide(headers, endpoint, address, alsoFor);

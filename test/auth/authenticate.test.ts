@@ -342,6 +342,27 @@ test('known() returns only principals whose token was verified recently', OPTION
   assert.equal(authenticator.known({ authorization: [] }, ENDPOINT), undefined);
 });
 
+// SEC-05
+test('each request on a connection is known by its own header and endpoint', OPTIONS, async () => {
+  await using issuer = await start();
+  let nowMs = Date.now();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT, now: () => nowMs });
+  const connection = {};
+  const known = (token: string, endpoint = ENDPOINT) =>
+    authenticator.known({ authorization: [`Bearer ${token}`] }, endpoint, connection);
+
+  const tokens = [await issuer.token({ sub: 'ann' }), await issuer.token({ sub: 'bob', long: 'x'.repeat(5_000) })];
+  const principals = await Promise.all(tokens.map(async (token) => principal(await ask(authenticator, token))));
+  for (const index of [0, 0, 1, 1, 0, 1]) {
+    const token = tokens[index] ?? '';
+    assert.equal(known(token), principals[index]);
+    assert.equal(known(token, `${ENDPOINT}/files`), undefined);
+    assert.equal(known(token.slice(0, -1)), undefined);
+  }
+  nowMs += 60_000;
+  for (const token of tokens) assert.equal(known(token), undefined);
+});
+
 // SEC-06
 test('a token without a required scope gets exactly the required scopes', OPTIONS, async () => {
   await using issuer = await start();

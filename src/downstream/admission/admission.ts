@@ -114,8 +114,8 @@ export class Admission {
   }
 
   /** Returns the principal if it is known without waiting. Undefined means that {@link admit} must decide. */
-  principalOf(headers: RequestHeaders, view: string): Principal | undefined {
-    return this.#parts.authenticator.known(headers, this.endpoint(view));
+  principalOf(headers: RequestHeaders, view: string, connection: object): Principal | undefined {
+    return this.#parts.authenticator.known(headers, this.endpoint(view), connection);
   }
 
   admit(env: HttpBindings, view: string): Promise<Admitted | Response> {

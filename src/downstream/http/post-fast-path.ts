@@ -46,7 +46,7 @@ export class PostFastPath {
     if (view === undefined || !front.hasView(view)) return false;
     const headers = admission.admitPlain(incoming);
     if (headers === undefined) return false;
-    const principal = admission.principalOf(headers, view);
+    const principal = admission.principalOf(headers, view, incoming.socket);
     if (principal === undefined || !front.hasView(view, principal)) return false;
     if (headers.sessionId !== undefined && !front.hasSession(headers.sessionId)) {
       // The session may be in another process.

@@ -69,7 +69,7 @@ for (const [trustedProxies, expected] of [
 
 test('only without configured credentials the principal is known at once', () => {
   const headers = readRawHeaders(['Host', '127.0.0.1:3000']);
-  assert.equal(admissionOf().principalOf(headers, ''), LOCAL);
+  assert.equal(admissionOf().principalOf(headers, '', {}), LOCAL);
   const apiKeys = [{ name: 'ci', sha256: 'a'.repeat(64) }];
-  assert.equal(admissionOf({ auth: { jwt: [], apiKeys } }).principalOf(headers, ''), undefined);
+  assert.equal(admissionOf({ auth: { jwt: [], apiKeys } }).principalOf(headers, '', {}), undefined);
 });
