@@ -191,6 +191,29 @@ test('a variable may hold a number, a boolean or an address', async () => {
   assert.deepEqual([upstream?.concurrency, upstream?.required, upstream?.timeouts.callMs], [7, true, 9_000]);
 });
 
+// REL-04
+test('a tool may be silent for five minutes, or for timeouts.call if it is set', async () => {
+  const text = [
+    'mcpServers:',
+    '  plain: {command: a}',
+    '  set: {command: a, timeouts: {call: 20s}}',
+    '  theirs: {command: a, tool_timeout_sec: 90}',
+    '  long: {command: a, timeouts: {call: 2h}}',
+    '  short: {command: a, timeouts: {max: 30s}}',
+  ].join('\n');
+  const { upstreams } = (await loadText(text)).config;
+  assert.deepEqual(
+    upstreams.map(({ id, timeouts: { callMs, toolMs, maxMs } }) => [id, callMs, toolMs, maxMs]),
+    [
+      ['plain', 60_000, 300_000, 3_600_000],
+      ['set', 20_000, 20_000, 3_600_000],
+      ['theirs', 90_000, 90_000, 3_600_000],
+      ['long', 7_200_000, 7_200_000, 7_200_000],
+      ['short', 30_000, 30_000, 30_000],
+    ],
+  );
+});
+
 test('a variable may hold a number with decimals', async () => {
   const text =
     'mcpServers: {a: {command: x, startup_timeout_sec: "${T}"}}\ngateway: {tracing: {sampling: "${S:-0.1}"}}';

@@ -56,6 +56,7 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
     connectMs: PATIENCE_MS,
     firstByteMs: PATIENCE_MS,
     callMs: PATIENCE_MS,
+    toolMs: PATIENCE_MS,
     maxMs: 2 * PATIENCE_MS,
   },
   concurrency: 32,

@@ -144,6 +144,7 @@ export const UPSTREAM_EFFECTS = {
     connectMs: 'replace',
     firstByteMs: 'update',
     callMs: 'update',
+    toolMs: 'update',
     maxMs: 'update',
   },
   concurrency: 'update',

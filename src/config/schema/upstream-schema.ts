@@ -52,8 +52,10 @@ const timeouts = z.strictObject(
       '30s',
       'HTTP: until the response headers of a notification or an answer; requests have `call`.',
     ),
-    call: limit('1ms', '1d', '60s', 'One request without progress.'),
-    max: limit('1ms', '1d', '10m', 'One request with any progress.'),
+    call: duration('1ms', '1d')
+      .optional()
+      .describe('One request without progress. Default: 60s, and 5m for `tools/call`.'),
+    max: limit('1ms', '1d', '1h', 'One request with any progress.'),
   },
   { error: 'expected a map such as {call: 30s}' },
 );

@@ -21,6 +21,9 @@ import { upstreamSchema } from '../schema/upstream-schema.ts';
 const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
 /** Defaults of remote upstreams: enough for thousands of sessions, 1 000 of which call at once. */
 const REMOTE_DEFAULTS = { concurrency: 1_024, idleMs: 3_600_000, maxConnections: 10_000 } as const;
+/** The default of `timeouts.call`, and that for tools: many work for minutes and report no progress. */
+const CALL_MS = 60_000;
+const TOOL_MS = 300_000;
 
 export interface UpstreamRead {
   /**
@@ -151,7 +154,7 @@ function unusable(
     : ({ kind: 'stdio', command: '', args: [], env: {}, cwd: undefined } as const);
   const reason = problems.map(reasonOf).join('; ');
   const { start, connect, firstByte, call, max } = entry.timeouts;
-  const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, callMs: call, maxMs: max };
+  const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, ...waitsOf(call, max) };
   return { config: configOf(key, { entry }, target, timeouts, undefined, reason), problems, warnings };
 }
 
@@ -192,12 +195,16 @@ function timeoutsOf(
   const theirCall =
     (entry.tool_timeout_sec === undefined ? undefined : entry.tool_timeout_sec * 1_000) ??
     (timeout.bounds === 'call' ? theirs : undefined);
-  const callMs = given.has('timeouts.call') ? call : (theirCall ?? call);
+  const callMs = call ?? theirCall;
   return {
     startMs: given.has('timeouts.start') ? start : (theirStart ?? start),
     connectMs: connect,
     firstByteMs: firstByte,
-    callMs,
-    maxMs: given.has('timeouts.max') ? max : Math.max(max, callMs),
+    ...waitsOf(callMs, given.has('timeouts.max') ? max : Math.max(max, callMs ?? 0)),
   };
+}
+
+/** @param callMs as configured: for all methods. Only by default, a tool may be silent for longer. */
+function waitsOf(callMs: number | undefined, maxMs: number): Pick<UpstreamTimeouts, 'callMs' | 'toolMs' | 'maxMs'> {
+  return { callMs: callMs ?? Math.min(CALL_MS, maxMs), toolMs: callMs ?? Math.min(TOOL_MS, maxMs), maxMs };
 }

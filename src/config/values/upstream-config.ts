@@ -73,6 +73,8 @@ export interface UpstreamTimeouts {
   readonly firstByteMs: number;
   /** Timeout of a request that reports no progress. */
   readonly callMs: number;
+  /** The same of a `tools/call`. */
+  readonly toolMs: number;
   /** Timeout of a request however much progress it reports. */
   readonly maxMs: number;
 }

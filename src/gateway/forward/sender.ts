@@ -16,7 +16,7 @@ export interface SendOptions {
   readonly method?: string;
   readonly params: RawObject;
   readonly paramHeaders?: readonly Header[];
-  /** The time without a message of the upstream after which the request fails. Default: `timeouts.callMs`. */
+  /** The time without a message of the upstream after which the request fails. Default: that of its method. */
   readonly silentMs?: number;
   /** For a call that may become a task: returns the call with another way to cancel it. */
   readonly asCancellable?: (call: Call<Exchange>) => Call<Exchange>;
@@ -35,13 +35,13 @@ export class Sender {
   send(exchange: OpenExchange, upstream: Upstream, link: Link, sending: SendOptions): Call<Exchange> {
     const { request, progressToken, client } = exchange;
     const { method = request.method, params, paramHeaders, silentMs, asCancellable } = sending;
-    const { callMs, maxMs } = upstream.config.timeouts;
+    const { callMs, toolMs, maxMs } = upstream.config.timeouts;
     const progress = progressToken !== undefined && method === request.method;
     const dialect = UPSTREAM_DIALECTS[link.era];
     const span = exchange.span?.child('client', nameOf(method));
     let id: string | undefined;
     const call = link.connection.call(method, params, {
-      timeoutMs: silentMs ?? callMs,
+      timeoutMs: silentMs ?? (method === 'tools/call' ? toolMs : callMs),
       maxMs: Math.max(maxMs, silentMs ?? 0),
       progress,
       outlivesAnswer: progress && asCancellable !== undefined,

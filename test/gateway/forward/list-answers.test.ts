@@ -240,7 +240,14 @@ test('a list waits a bounded time for an upstream that hangs', TIMEOUT, async ()
     start: () => (isHung ? new Promise(() => undefined) : Promise.resolve()),
   });
   const other = memoryUpstream({ lists: { tools: [ECHO] } });
-  const timeouts = { startMs: 60_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 2_000, maxMs: 5_000 };
+  const timeouts = {
+    startMs: 60_000,
+    connectMs: 2_000,
+    firstByteMs: 2_000,
+    callMs: 2_000,
+    toolMs: 2_000,
+    maxMs: 5_000,
+  };
   await using gateway = await testCore({ up: { memory, timeouts }, other: { memory: other } });
   // The lists for all clients are known, so that only those for the capabilities of the next client are missing.
   assert.deepEqual(await toolNames(await gateway.connect()), ['up__echo', 'other__echo']);

@@ -10,7 +10,14 @@ import { stopTime } from '../../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const PARAMS = RawObject.of({ name: 'echo' });
-const TIMEOUTS = { startMs: 60_000, connectMs: 60_000, firstByteMs: 60_000, callMs: 1_000, maxMs: 3_000 };
+const TIMEOUTS = {
+  startMs: 60_000,
+  connectMs: 60_000,
+  firstByteMs: 60_000,
+  callMs: 1_000,
+  toolMs: 2_000,
+  maxMs: 3_000,
+};
 
 /** A session with a link to an upstream of these answers. */
 async function sending(request: NonNullable<Script['request']>, own: Partial<UpstreamConfig> = {}) {
@@ -91,23 +98,26 @@ test('only the request of the client itself asks for its progress', TIMEOUT, asy
   assert.deepEqual(asks, [true, false, false]);
 });
 
-test('a request fails after its time without a message, or after another that is set', TIMEOUT, async (t) => {
+test('a request fails after the silent time of its method, or one that is set', TIMEOUT, async (t) => {
   const time = stopTime(t);
   const { at, begin } = await sending(() => undefined, { timeouts: TIMEOUTS });
   await using _ = at;
   const ends: string[] = [];
-  const calls = [{}, { silentMs: 5_000 }].map((sent, index) =>
+  const [other, tool, set] = [{ method: 'tasks/get' }, {}, { silentMs: 5_000 }].map((sent, index) =>
     assert.rejects(begin(sent).call.answer, { code: 'upstream-timeout' }).then(() => ends.push(String(index))),
   );
   time.pass(TIMEOUTS.callMs);
-  await calls[0];
-  // Longer than the longest time for a call.
-  time.pass(5_000 - TIMEOUTS.callMs - 1);
-  await new Promise(setImmediate);
+  await other;
   assert.deepEqual(ends, ['0']);
-  time.pass(1);
-  await calls[1];
+  time.pass(TIMEOUTS.toolMs - TIMEOUTS.callMs);
+  await tool;
+  // Longer than the longest time for a call.
+  time.pass(5_000 - TIMEOUTS.toolMs - 1);
+  await new Promise(setImmediate);
   assert.deepEqual(ends, ['0', '1']);
+  time.pass(1);
+  await set;
+  assert.deepEqual(ends, ['0', '1', '2']);
 });
 
 test('a cancellation of the exchange reaches its call, in the way that the call has', TIMEOUT, async () => {

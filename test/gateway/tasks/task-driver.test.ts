@@ -13,7 +13,14 @@ import { stopTime } from '../../support/stopped-time.ts';
 const TIMEOUT = { timeout: 120_000 };
 const POLL_MS = 1_000; // subject
 const MAX_MS = 5_000; // subject
-const TIMEOUTS = { startMs: 60_000, connectMs: 60_000, firstByteMs: 60_000, callMs: 60_000, maxMs: MAX_MS };
+const TIMEOUTS = {
+  startMs: 60_000,
+  connectMs: 60_000,
+  firstByteMs: 60_000,
+  callMs: 60_000,
+  toolMs: 60_000,
+  maxMs: MAX_MS,
+};
 const WORKING = { taskId: 't', status: 'working' };
 const DONE = { content: [] };
 const FORM = { message: 'name?', requestedSchema: { type: 'object', properties: {} } };

@@ -22,7 +22,14 @@ const LIMIT = { timeout: 120_000 };
 const SECOND = 1_000;
 
 /** The default timeouts of an upstream. */
-const TIMEOUTS = { startMs: 20_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 60_000, maxMs: 600_000 };
+const TIMEOUTS = {
+  startMs: 20_000,
+  connectMs: 5_000,
+  firstByteMs: 30_000,
+  callMs: 60_000,
+  toolMs: 60_000,
+  maxMs: 600_000,
+};
 const KINDS = ['http', 'sse', 'modern'] as const;
 const QUESTION = '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?"}}';
 

@@ -37,7 +37,14 @@ const UP: UpstreamConfig = {
   title: 'up',
   prefix: 'up__',
   era: 'auto',
-  timeouts: { startMs: START_MS, connectMs: START_MS, firstByteMs: START_MS, callMs: START_MS, maxMs: START_MS },
+  timeouts: {
+    startMs: START_MS,
+    connectMs: START_MS,
+    firstByteMs: START_MS,
+    callMs: START_MS,
+    toolMs: START_MS,
+    maxMs: START_MS,
+  },
 };
 
 interface Opened {
