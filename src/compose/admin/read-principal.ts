@@ -37,8 +37,7 @@ export function readPrincipal(value: unknown, groupsOfKey: GroupsOfKey): Princip
       .join('; ');
   }
   const { key } = checked.data;
-  const isGiven = typeof value === 'object' && value !== null && 'groups' in value;
-  if (key === undefined || isGiven) return describedPrincipal(checked.data);
+  if (key === undefined || checked.data.groups !== undefined) return describedPrincipal(checked.data);
   const groups = groupsOfKey(key);
   return typeof groups === 'string' ? groups : describedPrincipal({ ...checked.data, groups: [...groups] });
 }

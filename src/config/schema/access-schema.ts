@@ -81,7 +81,7 @@ const grant = z.strictObject({
 /** The description of a principal, in tests of the policy and for operators. */
 export const describedSchema = z.strictObject({
   key: text().optional().describe('Name of its API key.'),
-  groups: texts().prefault([]).describe('Groups of its API key.'),
+  groups: texts().optional().describe('Groups of its API key. Default: those that the key has.'),
   scopes: texts().prefault([]).describe('Scopes of its token.'),
   subject: text().optional().describe('`sub` of its token.'),
   issuer: text().optional().describe('`iss` of its token.'),

@@ -9,6 +9,7 @@ import type {
 } from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
+import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import { describedPrincipal } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
@@ -64,6 +65,7 @@ class AccessReader {
   readonly #claims: readonly ClaimConfig[];
   readonly #onDemand: ScopesOnDemand;
   readonly #profiles: readonly string[];
+  readonly #apiKeys: GatewaySettings['auth']['apiKeys'];
   /** Ids of upstreams by every name that rules may use. */
   readonly #ids: ReadonlyMap<string, string>;
   readonly #problems: Problem[] = [];
@@ -85,6 +87,7 @@ class AccessReader {
       typeof claim === 'string' ? { name, path: name, type: claim } : { name, ...claim },
     );
     this.#profiles = names.profiles;
+    this.#apiKeys = settings.auth.apiKeys;
     this.#onDemand = new ScopesOnDemand(names.issuers);
     this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   }
@@ -263,14 +266,27 @@ class AccessReader {
       const path = [...BASE, 'tests', index];
       this.#check([...path, 'upstream'], 'upstream', test.upstream, [...this.#ids.keys()]);
       const endpoint = this.#endpoint([...path, 'endpoint'], test.endpoint);
-      const failure = failureOf(policy, test, endpoint, this.#ids.get(test.upstream) ?? test.upstream);
+      const upstream = this.#ids.get(test.upstream) ?? test.upstream;
+      const failure = failureOf(policy, this.#principalOf(test), test, endpoint, upstream);
       if (failure !== undefined) this.#problem(path, failure);
     }
+  }
+
+  /** Returns the principal of a test. An API key without `groups` has those of the config, as for `linkspan explain`. */
+  #principalOf({ as }: Test): Principal {
+    const groups = this.#apiKeys.flatMap((key) => (key.name === as.key ? (key.groups ?? []) : []));
+    return describedPrincipal({ groups, ...as });
   }
 }
 
 /** Returns the reason why a test fails; undefined if it does not. */
-function failureOf(policy: Policy, test: Test, endpoint: string, upstream: string): string | undefined {
+function failureOf(
+  policy: Policy,
+  principal: Principal,
+  test: Test,
+  endpoint: string,
+  upstream: string,
+): string | undefined {
   const named = (['tool', 'prompt', 'resource'] as const).flatMap((kind) => {
     const name = test[kind];
     return name === undefined ? [] : [{ kind, name }];
@@ -279,7 +295,6 @@ function failureOf(policy: Policy, test: Test, endpoint: string, upstream: strin
   if (item === undefined || others.length > 0) return 'names not exactly one of tool, prompt and resource';
   const given = Object.entries(test.hints ?? {}).filter(([, value]) => value !== undefined);
   const about = { ...item, upstream, hints: { ...NO_HINTS, ...Object.fromEntries(given) } };
-  const principal = describedPrincipal(test.as);
   const rights = policy.rightsOf(principal, endpoint);
   const now = test.at === undefined ? new Date() : new Date(test.at);
   const args = test.args === undefined ? undefined : JSON.stringify(test.args);

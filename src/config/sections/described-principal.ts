@@ -4,7 +4,7 @@ import type { describedSchema } from '../schema/access-schema.ts';
 
 /** Returns the principal that a test of the access policy or an operator describes. */
 export function describedPrincipal(described: z.output<typeof describedSchema>): Principal {
-  const { key, groups, scopes, subject, issuer, client, claims } = described;
+  const { key, groups = [], scopes, subject, issuer, client, claims } = described;
   return {
     key: 'described',
     label: subject ?? key ?? 'described',

@@ -208,3 +208,16 @@ test('a test of the policy sees what its principal could get as listed', async (
   await loadText(withScopes('[write]', tests('issuer: "https://a.test", ', 'deny')));
   await loadText(withScopes('[write]', tests('', 'hidden')));
 });
+
+test('a test of the policy gives an API key the groups that the config has', async () => {
+  const config = (as: string, expect: string) =>
+    withAccess(
+      '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], groups: [dev] }]\n' +
+        `    tests: [{ as: ${as}, upstream: github, tool: t, expect: ${expect} }]\n` +
+        `  auth: { apiKeys: [{ name: ci, sha256: ${'ab'.repeat(32)}, groups: [dev] }] }\n`,
+    );
+  await loadText(config('{ key: ci }', 'allow'));
+  assert.match((await problemsOf(config('{ key: ci }', 'hidden'))).join('\n'), /expects "hidden" and gets "allow"/);
+  await loadText(config('{ key: ci, groups: [] }', 'hidden'));
+  await loadText(config('{ key: other }', 'hidden'));
+});
