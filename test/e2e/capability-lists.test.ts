@@ -90,6 +90,7 @@ test('status and metrics show what the lock withholds from a client that answers
   await gateway.waitForLog((line) => line.includes('"definition differs from the lock"') || undefined);
   assert.match(await at.linkspan('ls', 'items'), /write .*withheld .*differs from the lock/);
   assert.match(await at.linkspan('status'), /Other than in the lock: 1 definition, 1 item withheld\./);
+  assert.match(await at.linkspan('status'), /^ +tool "write" is withheld: it differs from the lock/m);
   assert.ok((await metricsOf(gateway)).includes('linkspan_lock_withheld_items{upstream="files"} 1'));
 });
 

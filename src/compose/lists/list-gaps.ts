@@ -48,6 +48,8 @@ export function firstLines(lines: string[]): string[] {
 
 export function problemLine({ kind, name, repair, detail }: ListProblem): string {
   if (repair === 'lists refused') return `its lists are refused: ${detail}`;
+  // The reason says that it is withheld.
+  if (repair === 'item withheld') return `${kind} "${name}" ${detail}`;
   return `${kind} "${name}": ${repair}: ${detail}`;
 }
 
