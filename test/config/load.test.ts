@@ -26,7 +26,7 @@ test('an empty name fails its upstream alone', async () => {
     config.upstreams.map(({ id, problem }) => [id, problem !== undefined]),
     [
       ['a', false],
-      ['s', true],
+      ['s-e3b0c4', true],
     ],
   );
 });

@@ -9,6 +9,8 @@ const cases = [
   { key: '1mcp', id: 's1mcp', prefix: 's1mcp__' },
   { key: 'a__b', id: 'a-b', prefix: 'a_b__' },
   { key: '_a - _b_', id: 'a-b', prefix: 'a_b__' },
+  { key: '地图', id: 's-41ab2e', prefix: 's-41ab2e__' },
+  { key: '地图2', id: 's2', prefix: 's2__' },
 ];
 
 for (const { key, id, prefix } of cases) {
@@ -18,6 +20,10 @@ for (const { key, id, prefix } of cases) {
     assert.equal(defaultPrefix(key), prefix);
   });
 }
+
+test('keys without letters of ASCII have ids of their own', () => {
+  assert.notEqual(upstreamId('高德地图'), upstreamId('百度地图'));
+});
 
 // N-11
 test('no default prefix begins with that of another upstream', () => {
