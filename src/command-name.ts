@@ -23,5 +23,31 @@ export function scriptFolders(env: NodeJS.ProcessEnv): ScriptFolders | undefined
   return isOurs && caller !== undefined && file !== undefined ? { caller, checkout: dirname(file) } : undefined;
 }
 
+/** The options of "run", without those that npm has too. Those with a value end with `…`. */
+const OPTIONS = ['config …', 'listen …', 'operator …', 'project …', 'log-format …', 'last-good', 'warm', 'first-key'];
+
+/** How each script is called. */
+const CALLS = new Map([
+  ['start', 'npm start'],
+  ['linkspan', 'npm run -s linkspan'],
+  ['validate', 'npm run validate'],
+]);
+
+/**
+ * Returns the reason why this command lacks options that a person has written: npm keeps those without `--` before them, as in
+ * `npm start --listen=127.0.0.1:8080`. Undefined if there are none.
+ */
+export function optionsKeptByNpm(env: NodeJS.ProcessEnv): string | undefined {
+  const call = env['npm_package_name'] === 'linkspan' ? CALLS.get(env['npm_lifecycle_event'] ?? '') : undefined;
+  if (call === undefined) return undefined;
+  const kept = OPTIONS.filter((option) => {
+    const [name = ''] = option.split(' ', 1);
+    return env[`npm_config_${name.replaceAll('-', '_')}`] !== undefined;
+  }).map((option) => `--${option}`);
+  if (kept.length === 0) return undefined;
+  const names = kept.map((option) => option.replace(' …', '')).join(' and ');
+  return `npm has kept ${names} for itself; write "--" before ${kept.length === 1 ? 'it' : 'them'}: ${call} -- ${kept.join(' ')}`;
+}
+
 /** The words before a command in the texts of this process. */
 export const COMMAND = commandName(process.env);

@@ -37,7 +37,7 @@ async function main(argv: readonly string[]): Promise<number> {
   const { keepCompiledCode } = await import('./compile-cache.ts');
   keepCompiledCode();
   const { Command, CommanderError, Option } = await import('commander');
-  const { COMMAND, scriptFolders } = await import('./command-name.ts');
+  const { COMMAND, optionsKeptByNpm, scriptFolders } = await import('./command-name.ts');
   const folders = scriptFolders(process.env);
   if (folders !== undefined) process.chdir(folders.caller);
   const { VERSION } = await import('./version.ts');
@@ -56,6 +56,9 @@ async function main(argv: readonly string[]): Promise<number> {
     printError(isJson ? `${JSON.stringify({ error, exitCode })}\n` : text);
     return exitCode;
   };
+
+  const kept = optionsKeptByNpm(process.env);
+  if (kept !== undefined) return fail(USAGE_ERROR, kept);
 
   const program = new Command(COMMAND)
     .description('One MCP endpoint in front of many MCP servers.')

@@ -81,6 +81,22 @@ test('audit verify names a file that is missing, and asks for the key of the oth
   assert.match(keyless.stderr, /^linkspan: name the key of the audit log with --key-file, or .* with --config\n$/);
 });
 
+for (const [event, words] of [
+  ['start', 'npm start'],
+  ['validate', 'npm run validate'],
+] as const) {
+  test(`options that npm has kept from ${words} are an error`, BOUNDED, async () => {
+    const npm = { npm_package_name: 'linkspan', npm_lifecycle_event: event, npm_config_yes: 'true' };
+    const env = { HOME: tmpdir(), ...npm, npm_config_listen: '127.0.0.1:0', npm_config_first_key: 'true' };
+    const { code, stderr } = await runCli(['validate', '--config', '/nonexistent.yaml'], tmpdir(), env, 30_000);
+    const advice = `write "--" before them: ${words} -- --listen … --first-key`;
+    assert.deepEqual([code, stderr], [2, `linkspan: npm has kept --listen and --first-key for itself; ${advice}\n`]);
+    const other = { ...env, npm_package_name: 'shop' };
+    const ofOthers = await runCli(['validate', '--config', '/nonexistent.yaml'], tmpdir(), other, 30_000);
+    assert.match(ofOthers.stderr, /no such file/);
+  });
+}
+
 test('--json after -- is an argument and no option', BOUNDED, async () => {
   const { code, stderr } = await run('ls', '--', '--json');
   assert.equal(code, 2);
