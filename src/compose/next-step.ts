@@ -22,8 +22,9 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
   if (is.isMisconfigured) return 'Correct its entry in the config file, then reload the config or restart the gateway.';
   if (state === 'degraded') return `It is tried again by itself. To open new connections now: ${restart}`;
   if (state === 'needs-authorization') {
-    const cause = 'Its server, or the authorization server, does not accept the credentials of the gateway.';
-    return `${cause} Correct "headers" or "auth" in its entry and reload the config. It is tried again by itself; to try now: ${restart}`;
+    const cause =
+      'Its server, or the authorization server, does not accept the credentials of the gateway, or gets none.';
+    return `${cause} Correct or add "headers" or "auth" in its entry and reload the config. It is tried again by itself; to try now: ${restart}`;
   }
   if (state !== 'failed') return undefined;
   const isLate = reason.includes(START_SETTING);

@@ -191,7 +191,7 @@ test('a second 401 means needs-authorization until the credentials are accepted 
   assert.equal(calls.length, 2, 'sent once more, and not again');
   const status = await statusOf(gateway);
   assert.equal(status['state'], 'needs-authorization');
-  assert.match(String(status['reason']), /refused our credentials \(HTTP 401\)/);
+  assert.match(String(status['reason']), /got no credentials that it accepts \(HTTP 401\)/);
   assert.match(await gateway.metrics(), /linkspan_upstream_state_info\{upstream="up",state="needs-authorization"\} 1/);
   assert.deepEqual(await tools(), listed, 'the lists stay');
   guard.accept(isToken);

@@ -105,7 +105,7 @@ export function statusFailure(
     return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
   }
   if (status === 401 || status === 403) {
-    const message = `${subject} refused our credentials (HTTP ${status}); an operator has to configure ones it accepts`;
+    const message = `${subject} got no credentials that it accepts (HTTP ${status}); an operator has to configure them`;
     return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
   }
   if (status === 429) {

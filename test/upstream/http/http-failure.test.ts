@@ -33,8 +33,8 @@ const CHALLENGES: readonly (readonly [header: string | string[], says: RegExp])[
   ['Bearer error="insufficient_scope"', /needs further scopes for this request/],
   ['Bearer error="insufficient_scope", scope="a\\canary"', /needs further scopes for this request/],
   [`Bearer error="insufficient_scope", scope="${'canary '.repeat(40)}"`, /needs further scopes for this request/],
-  ['Bearer error="invalid_token", scope="canary"', /refused our credentials \(HTTP 403\)/],
-  ['Basic error="insufficient_scope", scope="canary"', /refused our credentials \(HTTP 403\)/],
+  ['Bearer error="invalid_token", scope="canary"', /got no credentials that it accepts \(HTTP 403\)/],
+  ['Basic error="insufficient_scope", scope="canary"', /got no credentials that it accepts \(HTTP 403\)/],
 ];
 
 for (const [header, says] of CHALLENGES) {
@@ -56,8 +56,18 @@ const statuses = [
   { status: 301, code: 'upstream-protocol', executed: 'unknown', says: /redirect \(HTTP 301\), which is not followed/ },
   { status: 307, code: 'upstream-protocol', executed: 'unknown', says: /redirect \(HTTP 307\)/ },
   { status: 400, code: 'upstream-unavailable', executed: 'unknown', says: /answered HTTP 400$/ },
-  { status: 401, code: 'upstream-unavailable', executed: 'no', says: /refused our credentials \(HTTP 401\)/ },
-  { status: 403, code: 'upstream-unavailable', executed: 'no', says: /refused our credentials \(HTTP 403\)/ },
+  {
+    status: 401,
+    code: 'upstream-unavailable',
+    executed: 'no',
+    says: /got no credentials that it accepts \(HTTP 401\)/,
+  },
+  {
+    status: 403,
+    code: 'upstream-unavailable',
+    executed: 'no',
+    says: /got no credentials that it accepts \(HTTP 403\)/,
+  },
   { status: 404, code: 'upstream-unavailable', executed: 'no', says: /answered HTTP 404$/ },
   { status: 405, code: 'upstream-unavailable', executed: 'no', says: /answered HTTP 405$/ },
   { status: 413, code: 'too-large', executed: 'no', says: /as too large/ },
