@@ -31,9 +31,11 @@ export function findConfigFile(cwd: string, env: NodeJS.ProcessEnv): string | un
 /** Returns the config file that the caller named, or the one that is found. @throws {ConfigError} if there is none. */
 export function configFile(named: string | undefined, cwd: string, env: NodeJS.ProcessEnv): string {
   const file = named ?? findConfigFile(cwd, env);
-  if (file !== undefined) return file;
+  if (file !== undefined && file !== '') return file;
   const message =
-    `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ` +
-    'Name one with --config or LINKSPAN_CONFIG; the file of any MCP client works too';
+    file === ''
+      ? '--config: its value is empty; name a file, or leave the option out'
+      : `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ` +
+        'Name one with --config or LINKSPAN_CONFIG; the file of any MCP client works too';
   throw new ConfigError([{ file: '', line: 0, column: 0, key: '', message }]);
 }

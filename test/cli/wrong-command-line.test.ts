@@ -117,6 +117,14 @@ test('--help and --version exit with 0, with --json too', BOUNDED, async () => {
   }
 });
 
+test('an empty name of the config file is told to be empty', BOUNDED, async () => {
+  const { code, stderr } = await run('validate', '--config', '');
+  assert.deepEqual(
+    [code, stderr],
+    [1, 'linkspan: --config: its value is empty; name a file, or leave the option out\n'],
+  );
+});
+
 test('an error about the config file as a whole begins with the name of the program', BOUNDED, async () => {
   for (const command of ['run', 'validate', 'prefetch', 'stdio', 'lock']) {
     const { code, stderr } = await run(command, '--config', '/nonexistent.yaml');
