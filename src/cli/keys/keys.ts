@@ -65,11 +65,16 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
   const key = newKey();
   let made: StoredKey | undefined;
   await using open = await openKeyStore(options);
+  if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place));
   await open.store.change((keys) => {
     const old = keys.filter((other) => other.name === name && !isExpired(other, nowMs));
     const last = old.at(-1);
-    if (last === undefined)
-      throw new CliError(EXIT.failed, `there is no valid key "${name}"; make it with: ${COMMAND} key create`);
+    if (last === undefined) {
+      throw new CliError(
+        EXIT.failed,
+        `there is no valid key "${name}" in ${open.store.place}; make it with: ${COMMAND} key create ${name}`,
+      );
+    }
     const { expiresAt: _ends, ...kept } = last;
     made = { ...kept, sha256: hash('sha256', key), createdAt: new Date(nowMs).toISOString() };
     return { add: [...old.map((one) => endingAt(one, endMs)), made] };
@@ -82,10 +87,16 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
 export async function revokeKey(nameOrId: string, options: KeyOptions): Promise<number> {
   let removed: readonly StoredKey[] = [];
   await using open = await openKeyStore(options);
+  if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place));
   await open.store.change((keys) => {
     const named = keys.filter(({ name }) => name === nameOrId);
     removed = named.length > 0 ? named : keys.filter((key) => keyIdOf(key) === nameOrId);
-    if (removed.length === 0) throw new CliError(EXIT.failed, `there is no key with the name or id "${nameOrId}"`);
+    if (removed.length === 0) {
+      throw new CliError(
+        EXIT.failed,
+        `there is no key with the name or id "${nameOrId}" in ${open.store.place}; ${COMMAND} key list shows them`,
+      );
+    }
     return { remove: removed };
   });
   if (options.json) print(jsonText({ revoked: removed.map((key) => ({ id: keyIdOf(key), name: key.name })) }));
@@ -110,6 +121,7 @@ export async function listKeys(options: KeyOptions): Promise<number> {
     print(jsonText({ place: open.store.place, keys: all }));
     return EXIT.ok;
   }
+  if (open.isNew === true) printError(`linkspan: ${noFile(open.store.place)}\n`);
   const rows = keys.map((key) => [
     keyIdOf(key),
     oneLine(key.name),
@@ -121,6 +133,12 @@ export async function listKeys(options: KeyOptions): Promise<number> {
   ]);
   print(table([['ID', 'NAME', 'OWNER', 'GROUPS', 'CREATED', 'EXPIRES', 'USED'], ...rows]));
   return EXIT.ok;
+}
+
+/** Returns the message about a key file that does not exist. It may be a misspelled path, or have no key yet. */
+function noFile(place: string): string {
+  const step = `name another one by --file or --config, or make a key in it with: ${COMMAND} key create <name>`;
+  return `there is no key file ${place}; ${step}`;
 }
 
 function newKey(): string {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -88,9 +89,9 @@ const REFUSED: readonly (readonly [args: readonly string[], code: number, messag
   [['create', 'x', '--expires', '9999999d'], 2, /--expires: 9999999d ends after the year 9999/],
   [['rotate', 'ann', '--grace', '999999999999d'], 2, /--grace: 999999999999d ends after the year 9999/],
   [['rotate', 'ci', '--grace', '9999999d'], 2, /--grace: 9999999d ends after the year 9999/],
-  [['rotate', 'nobody'], 1, /no valid key "nobody"/],
+  [['rotate', 'nobody'], 1, /no valid key "nobody" in \S+keys\.json; make it with: .*key create nobody\n/],
   [['rotate', 'ann', '--grace', 'later'], 2, /--grace/],
-  [['revoke', 'nobody'], 1, /no key with the name or id "nobody"/],
+  [['revoke', 'nobody'], 1, /no key with the name or id "nobody" in \S+keys\.json; .*key list/],
 ];
 
 for (const [args, code, message] of REFUSED) {
@@ -119,6 +120,22 @@ test('key list of a file that does not exist lists nothing', OPTIONS, async () =
   const { code, stdout, stderr } = await runCli(['key', 'list', '--file', 'none.json', '--json'], dir, {}, 20_000);
   assert.deepEqual([code, stderr], [0, '']);
   assert.deepEqual(JSON.parse(stdout), { place: join(dir, 'none.json'), keys: [] });
+});
+
+test('a key file that does not exist is named, with the next step, and is not made', OPTIONS, async () => {
+  for (const [args, expected] of [
+    [['list'], 0],
+    [['rotate', 'ann'], 1],
+    [['revoke', 'ann'], 1],
+  ] as const) {
+    const { code, stderr } = await runCli(['key', ...args, '--file', 'nowhere/none.json'], dir, {}, 20_000);
+    assert.equal(code, expected);
+    assert.match(
+      stderr,
+      /^linkspan: there is no key file \S+none\.json; name another one by --file .*key create <name>\n$/,
+    );
+    assert.equal(existsSync(join(dir, 'nowhere')), false);
+  }
 });
 
 test('a broken key file fails a command in one line, without a stack', OPTIONS, async () => {
