@@ -31,6 +31,13 @@ export function jsonTree(text: string): { readonly root: Node | undefined; reado
   const root = parseTree(text, errors, { allowTrailingComma: true, disallowComments: false });
   const [first] = errors;
   if (first === undefined) return { root, fault: undefined };
-  const message = MESSAGES.get(printParseErrorCode(first.error)) ?? 'this is not JSON';
-  return { root, fault: { offset: first.offset, message } };
+  return { root, fault: { offset: first.offset, message: messageOf(first, text.trimEnd().length) } };
+}
+
+/** @param end offset of the end of the text. */
+function messageOf({ error, offset, length }: ParseError, end: number): string {
+  const code = printParseErrorCode(error);
+  const message = MESSAGES.get(code) ?? 'this is not JSON';
+  if (offset >= end) return `the file ends here: ${message}`;
+  return code === 'UnexpectedEndOfString' && offset + length >= end ? `the file ends in this text: ${message}` : message;
 }

@@ -485,7 +485,17 @@ test('a problem in TOML names the line of its key', async () => {
 });
 
 const BROKEN = [
-  { text: '{"mcpServers": {"a": {"command": "node"}', says: 'config.json:1:41: expected "}"; a brace is not closed' },
+  { text: '{"mcpServers": {"a": {"command": "node"}', says: 'config.json:1:41: the file ends here: expected "}"; a brace is not closed' },
+  { text: '{"mcpServers": {"a": {"command": ', says: 'config.json:1:34: the file ends here: expected a value' },
+  { text: '{"mcpServers": {"a": {"args": ["x",\n', says: 'config.json:2:1: the file ends here: expected a value' },
+  {
+    text: '{"mcpServers": {"a": {},\n  "b',
+    says: 'config.json:2:3: the file ends in this text: a text is not closed; expected a double quote',
+  },
+  {
+    text: '{"mcpServers": {"a": {"command": "node}},\n"gateway": {}}',
+    says: 'config.json:1:34: a text is not closed; expected a double quote',
+  },
   {
     text: '{"mcpServers": {\n  "a": {"command": "node"}\n  "b": {"command": "node"}\n}}',
     says: 'config.json:3:3: expected "," between two members',
