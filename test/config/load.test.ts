@@ -427,6 +427,15 @@ const safety = [
   { gateway: `operatorKeys: [${SAME_KEYS}]`, refused: /operatorKeys\[1\]\.sha256: the key of "ann" is the same one/ },
   { gateway: 'trustedProxies: [10.0.0.1]', refused: /expected a network such as/ },
   { gateway: 'trustedProxies: [proxy.example.com/8]', refused: /expected a network such as/ },
+  ...['listen: "127.0.0.1:70000"', 'operator: "[::1]:65536"'].map((gateway) => ({
+    gateway,
+    refused: /expected a port from 0 to 65535, got "/,
+  })),
+  ...[
+    'publicUrl: "https://mcp.example.com:70000"',
+    'redis: {url: "redis://:secret@a:6379,b:123456"}',
+    'auth: {jwt: [{issuer: i, jwksUrl: "https://x:0070000/jwks"}]}',
+  ].map((gateway) => ({ gateway, refused: /: expected a port from 1 to 65535, got (?:"https|text)/ })),
   { gateway: 'allowedOrigins: ["*"]', refused: /expected scheme, host and port alone/ },
   { gateway: 'allowedOrigins: ["https://a.example.com/path"]', refused: /expected scheme, host and port alone/ },
 ];
@@ -448,6 +457,9 @@ test('--listen overrides the file, and needs authentication beyond loopback', as
   );
   assert.deepEqual(await problemsOf(ONE, { listen: '8080' }), [
     '--listen: expected host:port such as "127.0.0.1:3000", got "8080" (did you mean "127.0.0.1:8080"?)',
+  ]);
+  assert.deepEqual(await problemsOf(ONE, { listen: '127.0.0.1:70000' }), [
+    '--listen: expected a port from 0 to 65535, got "127.0.0.1:70000"',
   ]);
   const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
   assert.deepEqual((await loadText(open, { listen: '127.0.0.1:9' })).config.listen, { host: '127.0.0.1', port: 9 });

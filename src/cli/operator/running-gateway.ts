@@ -3,6 +3,7 @@ import { COMMAND } from '../../command-name.ts';
 import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { portFault } from '../../config/schema/address.ts';
 import { findConfigFile } from '../../config/find-file.ts';
 import { gatewayDirsOf, stateRoot } from '../../config/state-dir.ts';
 import { type OperatorFile, readOperatorFile } from '../../store/disk/operator-file.ts';
@@ -60,8 +61,12 @@ export async function findGateway(
 }
 
 function originOf(text: string): string {
-  const url = URL.parse(text.includes('://') ? text : `http://${text}`);
-  if (url === null) throw new CliError(EXIT.usage, `--url: expected host:port or a URL, got ${JSON.stringify(text)}`);
+  const written = text.includes('://') ? text : `http://${text}`;
+  const url = URL.parse(written);
+  if (url === null) {
+    const expected = portFault(written) ?? 'expected host:port or a URL';
+    throw new CliError(EXIT.usage, `--url: ${expected}, got ${JSON.stringify(text)}`);
+  }
   return url.origin;
 }
 

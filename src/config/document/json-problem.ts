@@ -39,5 +39,7 @@ function messageOf({ error, offset, length }: ParseError, end: number): string {
   const code = printParseErrorCode(error);
   const message = MESSAGES.get(code) ?? 'this is not JSON';
   if (offset >= end) return `the file ends here: ${message}`;
-  return code === 'UnexpectedEndOfString' && offset + length >= end ? `the file ends in this text: ${message}` : message;
+  return code === 'UnexpectedEndOfString' && offset + length >= end
+    ? `the file ends in this text: ${message}`
+    : message;
 }

@@ -2,13 +2,24 @@ import { isIPv4, isIPv6 } from 'node:net';
 
 import type { Address } from '../values/config.ts';
 
+const MAX_PORT = 65_535;
+
 /** Parses `host:port` or `[v6]:port`. Returns undefined if the text is neither. */
 export function parseAddress(text: string): Address | undefined {
   const [, v6, name, digits = ''] = /^(?:\[([\da-fA-F:.]+)\]|([A-Za-z0-9_.-]+)):(\d{1,5})$/.exec(text) ?? [];
   const host = v6 ?? name;
   const port = Number(digits);
-  if (host === undefined || port > 65_535 || (v6 !== undefined && !isIPv6(v6))) return undefined;
+  if (host === undefined || port > MAX_PORT || (v6 !== undefined && !isIPv6(v6))) return undefined;
   return { host, port };
+}
+
+/** Returns what is expected of the port of an address or URL; undefined if it is none that is out of range. Only listeners may have port 0. */
+export function portFault(text: string): string | undefined {
+  const [, authority] = /^[^/?#]*:\/\/([^/?#]*)/.exec(text) ?? [];
+  const least = authority === undefined ? 0 : 1;
+  const ports = [...(authority ?? text).matchAll(/:(\d+)(?=$|,)/g)].map(([, digits]) => Number(digits));
+  const isWrong = ports.some((port) => port < least || port > MAX_PORT);
+  return isWrong ? `expected a port from ${least} to ${MAX_PORT}` : undefined;
 }
 
 /** Returns the address as `host:port` or `[v6]:port`. */

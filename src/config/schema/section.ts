@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { Data, Document } from '../document/document.ts';
 import { type Expanded, isList, valueAt, withValue } from '../document/expanded.ts';
 import type { Path, Problem } from '../document/problem.ts';
+import { portFault } from './address.ts';
 import { HINTS } from './scalars.ts';
 import { SECRET_FIELDS } from './secret-fields.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
@@ -103,9 +104,10 @@ function explain(
   const value = valueAt(document.data, path);
   if (value === undefined) return [document.problem(path, `missing; ${issue.message}`, 'key')];
   const message =
-    issue.code === 'invalid_type' && !issue.message.startsWith('expected')
+    (typeof value === 'string' && isUrlOrAddress(issue.message) ? portFault(value) : undefined) ??
+    (issue.code === 'invalid_type' && !issue.message.startsWith('expected')
       ? `expected ${typeName(issue.expected)}`
-      : issue.message;
+      : issue.message);
   const hint = replaced.has(JSON.stringify(path))
     ? undefined
     : (HINTS.get(message)?.(value) ?? nearest(message, value));
@@ -114,6 +116,11 @@ function explain(
   const got = shown(path, value);
   const found = got === 'text' && advice.length > 0 ? fault : `${fault}, got ${got}${didYouMean(hint)}`;
   return [document.problem(path, [found, ...advice].join('; '))];
+}
+
+/** Returns whether a message expects a URL or an address, so that the port of the value may be the mistake. */
+function isUrlOrAddress(message: string): boolean {
+  return /^expected .*(?:host:port|:\/\/|\bURL\b)/.test(message);
 }
 
 /** Returns the nearest of the words that a message lists (`expected one of "a", "b"`). */

@@ -1,4 +1,4 @@
-import { addressText, isLoopback, isLoopbackUrl, parseAddress, suggestAddress } from '../schema/address.ts';
+import { addressText, isLoopback, isLoopbackUrl, parseAddress, portFault, suggestAddress } from '../schema/address.ts';
 import type { Address } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
@@ -34,8 +34,8 @@ export function readOverrides({ listen, operator }: AddressOptions, problems: Pr
   const read = (option: string, text: string): Address | undefined => {
     const address = parseAddress(text);
     if (address !== undefined) return address;
-    const message = `expected host:port such as "127.0.0.1:3000", got ${JSON.stringify(text)}`;
-    problems.push(optionProblem(option, `${message}${didYouMean(suggestAddress(text))}`));
+    const expected = portFault(text) ?? 'expected host:port such as "127.0.0.1:3000"';
+    problems.push(optionProblem(option, `${expected}, got ${JSON.stringify(text)}${didYouMean(suggestAddress(text))}`));
     return undefined;
   };
   return {

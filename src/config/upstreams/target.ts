@@ -5,7 +5,7 @@ import type { CheckedEntry, Fault } from './entry.ts';
 import type { Places } from '../document/places.ts';
 import { refusedKey, unusedKeys } from './misplaced.ts';
 import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
-import { isSecureUrl } from '../schema/address.ts';
+import { isSecureUrl, portFault } from '../schema/address.ts';
 import { authOf } from '../schema/credentials-schema.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
@@ -221,6 +221,8 @@ function http(
 }
 
 function urlFault(text: string): string | undefined {
+  const wrongPort = portFault(text);
+  if (wrongPort !== undefined) return wrongPort;
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol)) return 'expected an http:// or https:// URL';
   if (url.username !== '' || url.password !== '') {

@@ -485,7 +485,10 @@ test('a problem in TOML names the line of its key', async () => {
 });
 
 const BROKEN = [
-  { text: '{"mcpServers": {"a": {"command": "node"}', says: 'config.json:1:41: the file ends here: expected "}"; a brace is not closed' },
+  {
+    text: '{"mcpServers": {"a": {"command": "node"}',
+    says: 'config.json:1:41: the file ends here: expected "}"; a brace is not closed',
+  },
   { text: '{"mcpServers": {"a": {"command": ', says: 'config.json:1:34: the file ends here: expected a value' },
   { text: '{"mcpServers": {"a": {"args": ["x",\n', says: 'config.json:2:1: the file ends here: expected a value' },
   {

@@ -86,6 +86,14 @@ test('a URL is checked although a text without effect lacks a variable', async (
   assert.match(problems.join('\n'), /mcpServers\.a\.url: expected an http:\/\/ or https:\/\/ URL/);
 });
 
+test('a URL with a port that does not exist is refused with the range', async () => {
+  for (const port of ['0', '65536', '700000']) {
+    const problems = await problemsOf(`mcpServers:\n  a: {url: 'http://x:${port}/mcp'}\n`);
+    assert.match(problems.join('\n'), /mcpServers\.a\.url: expected a port from 1 to 65535/);
+  }
+  assert.deepEqual(await problemsOf("mcpServers:\n  a: {url: 'http://x:65535/a:70000'}\n"), []);
+});
+
 test('two dollar signs in a text that a client shows are no escape', async () => {
   const { warnings } = await loadText('{"mcpServers": {"a": {"command": "x", "description": "$$"}}}', {
     name: 'm.json',
