@@ -215,7 +215,8 @@ async function main(argv: readonly string[]): Promise<number> {
     const { isExpected } = await import('./telemetry/log-error.ts');
     if (thrown instanceof ConfigError) return fail(1, thrown.message, problemsText(thrown));
     if (!(thrown instanceof Error && isExpected(thrown))) throw thrown;
-    return fail(1, thrown.message);
+    const { pathFault } = await import('./store/disk/path-fault.ts');
+    return fail(1, pathFault(thrown) ?? thrown.message);
   }
 }
 

@@ -77,7 +77,7 @@ async function secretsOf({ keyFile }: AuditVerifyOptions, config: Config | undef
   const inConfig = keyFile === undefined ? (config?.audit?.keys ?? []) : [];
   if (inConfig.length > 0) return inConfig;
   const path = keyFile ?? keyFileIn(config?.stateDir ?? '');
-  await assertNotOdd(path);
+  await assertNotOdd(path, 'name the file of the key with --key-file');
   const secret = await readKeyFile(path, 'any-for-root');
   if (secret === undefined)
     throw new StartError(`there is no key file ${path}${keyFile === undefined ? '; name it with --key-file' : ''}`);
@@ -86,7 +86,7 @@ async function secretsOf({ keyFile }: AuditVerifyOptions, config: Config | undef
 
 /** @throws {StartError} if there is no head, or none of the keys has signed it. */
 async function findHead(path: string, keys: readonly AuditKey[]): Promise<Head> {
-  await assertNotOdd(path);
+  await assertNotOdd(path, 'name the file of the signed head with --head');
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -102,13 +102,13 @@ async function findHead(path: string, keys: readonly AuditKey[]): Promise<Head> 
   return head;
 }
 
-/** @throws {StartError} if there is something at the path that is no regular file. */
-async function assertNotOdd(path: string): Promise<void> {
+/** @throws {StartError} if there is something at the path that is no regular file. The message ends with the step. */
+async function assertNotOdd(path: string, step: string): Promise<void> {
   const oddKind = await oddKindOf(path).catch((thrown: unknown) => {
     if (isCode(thrown, 'ENOENT')) return undefined;
     throw thrown;
   });
-  if (oddKind !== undefined) throw new StartError(`${path} is ${oddKind}, and no file`);
+  if (oddKind !== undefined) throw new StartError(`${path} is ${oddKind}, and no file; ${step}`);
 }
 
 /** Returns the files with the renamed ones beside them, in the order of their first records. */

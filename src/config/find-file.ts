@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, statSync } from 'node:fs';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { scriptFolders } from '../command-name.ts';
 import { ConfigError } from './document/problem.ts';
 
@@ -28,14 +28,37 @@ export function findConfigFile(cwd: string, env: NodeJS.ProcessEnv): string | un
   return dirs.flatMap((dir) => CONFIG_FILES.map((name) => join(dir, name))).find((path) => existsSync(path));
 }
 
+const ANY_CLIENT = 'the file of any MCP client works too';
+
 /** Returns the config file that the caller named, or the one that is found. @throws {ConfigError} if there is none. */
 export function configFile(named: string | undefined, cwd: string, env: NodeJS.ProcessEnv): string {
   const file = named ?? findConfigFile(cwd, env);
-  if (file !== undefined && file !== '') return file;
-  const message =
-    file === ''
-      ? '--config: its value is empty; name a file, or leave the option out'
-      : `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ` +
-        'Name one with --config or LINKSPAN_CONFIG; the file of any MCP client works too';
-  throw new ConfigError([{ file: '', line: 0, column: 0, key: '', message }]);
+  if (file === undefined) {
+    const step = `Name one with --config or LINKSPAN_CONFIG; ${ANY_CLIENT}`;
+    throw noFile('', `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ${step}`);
+  }
+  if (file === '') throw noFile('', '--config: its value is empty; name a file, or leave the option out');
+  const path = resolve(cwd, file);
+  if (isMissing(path)) {
+    const where = isAbsolute(file) ? '' : ` in ${dirname(path)}`;
+    throw noFile(
+      file,
+      `no such file${where}. Check ${named === undefined ? 'LINKSPAN_CONFIG' : 'the path'}; ${ANY_CLIENT}`,
+    );
+  }
+  return file;
+}
+
+function noFile(file: string, message: string): ConfigError {
+  return new ConfigError([{ file, line: 0, column: 0, key: '', message }]);
+}
+
+/** Returns whether there is certainly nothing at a path. */
+export function isMissing(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    // A reader of the path reports the reason.
+    return false;
+  }
 }

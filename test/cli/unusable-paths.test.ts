@@ -53,6 +53,23 @@ const CASES = [
     why: /there is no file \S+audit\.log, which is gateway\.audit\.file: .*; name the files of the log/,
   },
   {
+    args: ['audit', 'verify', '--key-file', 'folder', 'empty.json'],
+    why: /folder is a directory, and no file; name the file of the key with --key-file/,
+  },
+  {
+    args: ['audit', 'verify', 'x'.repeat(300), '--key-file', 'key'],
+    why: /x cannot be used: its name is too long \(ENAMETOOLONG\)\. Name a path that (?:this )?user/,
+  },
+  { args: ['key', 'list', '--file', 'x'.repeat(300)], why: /x cannot be used: its name is too long \(ENAMETOOLONG\)/ },
+  {
+    args: ['explain', 'tool', 'x', '--as', './folder', '--config', 'empty.json'],
+    why: /--as: the file \.\/folder cannot be read: it is a directory \(EISDIR\)/,
+  },
+  {
+    args: ['status', '--config', 'nothing.json'],
+    why: /no gateway runs with nothing\.json, which does not exist: there is no operator\.json in/,
+  },
+  {
     args: ['run', '--config', 'folder.json'],
     why: /the audit file \S+folder cannot be used: it is a directory \(EISDIR\)\. Set gateway\.audit\.file to a file/,
   },

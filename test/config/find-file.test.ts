@@ -38,9 +38,20 @@ test('the script of a checkout looks in the folder of its caller, then in the ch
 });
 
 test('the command line comes before LINKSPAN_CONFIG, and that before the folder', () => {
-  const env = { LINKSPAN_CONFIG: '/etc/linkspan.yaml' };
-  assert.equal(configFile('own.yaml', dir, env), 'own.yaml');
-  assert.equal(configFile(undefined, dir, env), '/etc/linkspan.yaml');
+  const env = { LINKSPAN_CONFIG: join(dir, 'linkspan.yaml') };
+  assert.equal(configFile('config/linkspan.json', dir, env), 'config/linkspan.json');
+  assert.equal(configFile(undefined, dir, env), join(dir, 'linkspan.yaml'));
+});
+
+test('a named config that does not exist is reported with its folder and the next step', () => {
+  const client = 'the file of any MCP client works too';
+  assert.throws(() => configFile('config/no.yaml', dir, {}), {
+    message: `config/no.yaml: no such file in ${join(dir, 'config')}. Check the path; ${client}`,
+  });
+  const below = join(dir, 'linkspan.yaml', 'no.yaml');
+  assert.throws(() => configFile(undefined, dir, { LINKSPAN_CONFIG: below }), {
+    message: `${below}: no such file. Check LINKSPAN_CONFIG; ${client}`,
+  });
 });
 
 test('without a config the error names the places and the options', () => {

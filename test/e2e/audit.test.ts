@@ -403,5 +403,8 @@ test('audit verify says what is no file of records, and waits for no pipe', TIME
   }
   const head = ['audit', 'verify', '--key-file', at('key'), '--head', at('pipe'), at('audit.log')];
   const withHead = await runCli(head, dir.path, process.env, CLI_MS);
-  assert.deepEqual([withHead.code, withHead.stderr], [1, `linkspan: ${at('pipe')} is a pipe, and no file\n`]);
+  assert.deepEqual(
+    [withHead.code, withHead.stderr],
+    [1, `linkspan: ${at('pipe')} is a pipe, and no file; name the file of the signed head with --head\n`],
+  );
 });

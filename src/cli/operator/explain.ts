@@ -3,6 +3,8 @@ import { infiniteNumber } from '../../json/changed-number.ts';
 import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { type AskExternal, explainWith } from '../../compose/admin/explain.ts';
+import { isCode, messageOf } from '../../thrown.ts';
+import { writeFault } from '../../store/disk/path-fault.ts';
 import { asksAbout } from '../../gateway/exchange/external-decisions.ts';
 import { openOffline } from '../../compose/offline.ts';
 import { readPrincipal } from '../../compose/admin/read-principal.ts';
@@ -85,8 +87,13 @@ function describedBy(text: string): Record<string, unknown> {
   let file: string;
   try {
     file = readFileSync(text, 'utf8');
-  } catch {
-    if (text.includes('/') || text.endsWith('.json')) throw new CliError(EXIT.usage, `--as: there is no file ${text}`);
+  } catch (thrown) {
+    if (text.includes('/') || text.endsWith('.json')) {
+      const isThere = !isCode(thrown, 'ENOENT');
+      const reason = writeFault(thrown, '') ?? messageOf(thrown);
+      const fault = isThere ? `the file ${text} cannot be read: ${reason}` : `there is no file ${text}`;
+      throw new CliError(EXIT.usage, `--as: ${fault}`);
+    }
     // Every other text is the name of a key.
     return { key: text };
   }

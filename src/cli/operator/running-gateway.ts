@@ -4,7 +4,7 @@ import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { portFault } from '../../config/schema/address.ts';
-import { findConfigFile } from '../../config/find-file.ts';
+import { findConfigFile, isMissing } from '../../config/find-file.ts';
 import { gatewayDirsOf, stateRoot } from '../../config/state-dir.ts';
 import { type OperatorFile, readOperatorFile } from '../../store/disk/operator-file.ts';
 import type { AllowedOwners } from '../../store/disk/own-file.ts';
@@ -81,7 +81,7 @@ async function inDirectories(dirs: readonly string[], named: string, owners: All
   }
   throw new CliError(
     EXIT.unreachable,
-    `no gateway runs with ${named}: there is no operator.json in ${dirs.join(' or ')}. Start one with "${COMMAND} run", or name one with --config, --state-dir or --url`,
+    `no gateway runs with ${named}${isMissing(named) ? ', which does not exist' : ''}: there is no operator.json in ${dirs.join(' or ')}. Start one with "${COMMAND} run", or name one with --config, --state-dir or --url`,
   );
 }
 
