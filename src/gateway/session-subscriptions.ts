@@ -83,7 +83,7 @@ export class SessionSubscriptions {
   }
 
   /** Resolves with an answer, once a subscription that the session does not have is not stored either. */
-  async #stored(session: Session, uri: string, answering: Promise<Answer>): Promise<Answer> {
+  async #stored<T>(session: Session, uri: string, answering: Promise<T>): Promise<T> {
     try {
       return await answering;
     } finally {
@@ -92,18 +92,18 @@ export class SessionSubscriptions {
     }
   }
 
-  /** Returns the answer to a subscription as the client reads it. Only upstreams with sessions answer these. */
+  /** Returns the answer to a subscription as the client reads it. @param answer undefined if the upstream was not asked. */
   #toClient(
     exchange: OpenExchange<Session>,
     client: SessionClient,
     { upstream }: Subscription,
-    answer: Answer,
+    answer: Answer | undefined,
   ): Answer {
+    if (answer === undefined) return EMPTY_RESULT;
     const { request } = exchange;
-    // The upstream is not asked to end a subscription that other sessions of its connection have.
-    const isLocal = request.method === 'resources/unsubscribe' && answer === EMPTY_RESULT;
-    if (!isLocal) exchange.outcome = { answer, error: upstreamErrorTypeOf(request.method, answer) };
+    exchange.outcome = { answer, error: upstreamErrorTypeOf(request.method, answer) };
     if (answer.kind !== 'error') return answer;
+    // Only upstreams with sessions answer these with an error.
     return this.#parts.translator.toClient({ client, request }, { upstream, era: 'legacy', source: undefined }, answer);
   }
 }

@@ -9,6 +9,7 @@ import { MemoryOutcomeStore } from '../../src/store/memory/outcome-store.ts';
 import { accepted, asker } from '../support/asker.ts';
 import { type AuditRecord, openTestAudit, recordsIn } from '../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
+import { modernUpstream } from '../support/http-upstream.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, ModernClient, modernRequest } from '../support/modern-client.ts';
@@ -597,6 +598,31 @@ test('a subscription to a hidden resource is denied, in the audit log and the me
 });
 
 for (const era of ['legacy', 'modern'] as const) {
+  test(`a subscription is recorded as executed if the upstream was asked (${era} upstream)`, TIMEOUT, async () => {
+    await using audit = await openTestAudit();
+    const resources = { subscribe: true };
+    await using modern = await modernUpstream({ capabilities: { resources }, resources: RESOURCES });
+    const memory = memoryUpstream({ capabilities: { resources }, lists: { resources: RESOURCES } });
+    const up = era === 'modern' ? modern.config : { memory, isolation: 'shared' as const };
+    {
+      await using gateway = await testCore({ up }, {}, undefined, audit.trail);
+      await gateway.core.refresh();
+      const [first, second] = [await gateway.connect(), await gateway.connect()];
+      for (const method of ['resources/subscribe', 'resources/unsubscribe'])
+        for (const client of [first, second]) await client.result(method, { uri: 'up+test://public' });
+    }
+    const records = (await audit.records()).filter(({ name }) => name === 'up+test://public');
+    assert.deepEqual(
+      records.map(({ method, upstream, executed }) => [String(method).slice('resources/'.length), upstream, executed]),
+      [
+        ['subscribe', 'up', 'yes'],
+        ['subscribe', 'up', 'no'],
+        ['unsubscribe', 'up', 'no'],
+        ['unsubscribe', 'up', 'yes'],
+      ],
+    );
+  });
+
   test(`a call that a reload denies while it waits is recorded as not executed (${era})`, TIMEOUT, async () => {
     await using audit = await openTestAudit({ required: true });
     const ofTools = (tools: readonly string[]) => accessOf({ r: { tools } }, [{ roles: ['r'], keys: ['ada'] }]);

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/kept-text.ts';
 import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
@@ -231,7 +231,8 @@ export class HolderLinks {
   }
 
   /**
-   * Subscribes a holder to a resource. Later updates reach the client under `publishedUri`.
+   * Subscribes a holder to a resource. Later updates reach the client under `publishedUri`. Returns undefined if the upstream was not asked,
+   * because others share the subscription.
    *
    * @param judgeAgain throws if the client may not subscribe any more, after a wait.
    * @throws {GatewayError} `method-not-found` if the upstream has no subscriptions.
@@ -241,7 +242,7 @@ export class HolderLinks {
     publishedUri: string,
     to: Subscription,
     judgeAgain?: () => void,
-  ): Promise<Answer> {
+  ): Promise<Answer | undefined> {
     const link = await this.open(holder, to.upstream);
     // One that serves a single call keeps no subscription, whether the client is denied or not.
     this.leave(link);
@@ -256,10 +257,10 @@ export class HolderLinks {
         message: `upstream "${to.upstream}" ${why}`,
       });
     }
-    let answer: Answer;
+    let answer: Answer | undefined;
     do {
-      answer = await this.#subscriptions.add(link, holder, to.uri);
-      if (answer.kind === 'error') return answer;
+      answer = (await this.#subscriptions.add(link, holder, to.uri)) ?? answer;
+      if (answer?.kind === 'error') return answer;
       // An earlier one of the holder, which has ended before the upstream answered it, ends both.
     } while (link.subscribers.get(to.uri)?.has(holder) !== true);
     try {
@@ -283,14 +284,17 @@ export class HolderLinks {
     return this.#subscriptions.pending(link, uri);
   }
 
-  /** Removes a subscription of a holder. Unsubscribes at the upstream if no other holder needs the subscription. */
-  async unsubscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
+  /**
+   * Removes a subscription of a holder. Unsubscribes at the upstream if no other holder needs the subscription. Returns undefined if the
+   * upstream was not asked.
+   */
+  async unsubscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer | undefined> {
     holder.unresolved?.delete(publishedUri);
     const had = holder.subscriptions.delete(publishedUri);
-    if (!had || isSubscribed(holder, to)) return EMPTY_RESULT;
+    if (!had || isSubscribed(holder, to)) return undefined;
     this.#siblings.onUnsubscribed(holder, to);
     const link = holder.links.get(to.upstream);
-    return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? EMPTY_RESULT;
+    return link && (await this.#subscriptions.remove(link, holder, to.uri));
   }
 
   /** Releases the link of a holder to an upstream, because another process has it, or the holder may not use it any more. */
@@ -354,7 +358,7 @@ export class HolderLinks {
   async #resubscribe(link: Link, holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<void> {
     try {
       const answer = await this.#subscriptions.add(link, holder, to.uri);
-      if (answer.kind === 'error') return;
+      if (answer?.kind === 'error') return;
       if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
       else if (holder.catalog.restriction?.allowsUpdateNow(to.upstream, to.uri) !== false)
         holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));

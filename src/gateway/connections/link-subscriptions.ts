@@ -30,11 +30,13 @@ export class LinkSubscriptions {
   }
 
   /**
-   * Adds a holder to the subscribers of a resource. Subscribes at the upstream for the first one.
+   * Adds a holder to the subscribers of a resource. Subscribes at the upstream for the first one. Returns undefined if the upstream was
+   * not asked, because the link has the subscription already.
    *
    * @throws {GatewayError} `session-unknown` if the holder is closed meanwhile.
    */
-  async add(link: Link, holder: ConnectionHolder, uri: string): Promise<Answer> {
+  async add(link: Link, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
+    const wasThere = link.subscribers.has(uri);
     while (!link.subscribers.has(uri)) {
       const joined = this.#pending.get(link)?.get(uri);
       const answer = await (joined ?? this.#subscribe(link, uri));
@@ -49,12 +51,12 @@ export class LinkSubscriptions {
     }
     const holders = link.subscribers.get(uri) ?? new Set();
     link.subscribers.set(detach(uri), holders.add(holder));
-    return EMPTY_RESULT;
+    return wasThere ? undefined : EMPTY_RESULT;
   }
 
   /**
    * Removes a holder from the subscribers of a resource. Unsubscribes at the upstream after the last one, and returns
-   * the upstream's answer.
+   * the upstream's answer. Returns undefined if the upstream was not asked.
    */
   async remove(link: Link, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
     const holders = link.subscribers.get(uri);

@@ -148,7 +148,7 @@ export class SubscriptionStream implements Subscriber {
           isLost(thrown) ? subscribe() : Promise.reject(thrown),
         );
         // A reload may have removed the upstream before it answered.
-        if (answer.kind === 'error' || !group.subscriptions.has(uri)) return;
+        if (answer?.kind === 'error' || !group.subscriptions.has(uri)) return;
       }
       this.#publish(uri);
     } catch {
