@@ -49,6 +49,8 @@ export class ChainWriter {
   #inDoubt: ChainedBatch | undefined;
   /** Members of the record that must come first in the file or of the process; undefined if it is written. */
   #segmentDue: Segment | undefined;
+  /** True if the removal of the file is reported, and no other file is there yet. */
+  #isReported = false;
   #isDirty = false;
 
   /** Continues the chain of the sink. @param now returns the time, ms since the epoch. */
@@ -173,15 +175,21 @@ export class ChainWriter {
   /** Begins another file. @param isInPlace false if somebody else has removed or replaced the one before. */
   async #beginFile(isInPlace: boolean): Promise<void> {
     const { sink, events } = this.#parts;
-    // An earlier attempt that has failed may have reported it.
-    if (!isInPlace && this.#segmentDue?.['replaced'] !== true) events.onReplaced();
+    if (!isInPlace && !this.#isReported) events.onReplaced();
+    this.#isReported = !isInPlace;
     // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
     this.#segmentDue = { kind: 'rotated', ...this.#segmentDue, ...(isInPlace ? {} : { replaced: true }) };
-    this.#oldest = await sink.rotate(this.#seq + 1, async (oldest) => {
-      this.#oldest = oldest;
-      // If the process dies before the record of the new file, only the head says that these files were not taken away. A full disk needs their room.
-      await this.#saveHead().catch(() => undefined);
-    });
+    try {
+      this.#oldest = await sink.rotate(this.#seq + 1, async (oldest) => {
+        this.#oldest = oldest;
+        // If the process dies before the record of the new file, only the head says that these files were not taken away. A full disk needs their room.
+        await this.#saveHead().catch(() => undefined);
+      });
+      this.#isReported = false;
+    } catch (thrown) {
+      this.#isReported &&= !(await sink.isInPlace().catch(() => false));
+      throw thrown;
+    }
   }
 
   #segmentText({ kind, ...more }: Segment): string {

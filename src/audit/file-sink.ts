@@ -28,6 +28,8 @@ export class FileSink implements AuditSink {
   readonly #lock: StateLock;
   readonly #keys: readonly AuditKey[];
   #file: FileHandle;
+  /** The name that the sink has given its file: that of a renamed one while no other file can be opened. */
+  #name: string;
   /** Bytes of whole records. */
   #size: number;
   /** Number of the first record in the file; undefined while it is empty. */
@@ -44,6 +46,7 @@ export class FileSink implements AuditSink {
     opened: Opened,
   ) {
     this.#path = path;
+    this.#name = path;
     this.#keys = keys;
     this.#maxBytes = limits.maxBytes;
     this.#maxFiles = limits.maxFiles;
@@ -134,7 +137,7 @@ export class FileSink implements AuditSink {
 
   async isInPlace(): Promise<boolean> {
     try {
-      const [there, ours] = await Promise.all([stat(this.#path), this.#file.stat()]);
+      const [there, ours] = await Promise.all([stat(this.#name), this.#file.stat()]);
       return there.ino === ours.ino && there.dev === ours.dev;
     } catch (thrown) {
       if (isCode(thrown, 'ENOENT')) return false;
@@ -163,15 +166,17 @@ export class FileSink implements AuditSink {
     return this.#oldest;
   }
 
-  /** Renames the file, and opens a new one. If that fails, the file gets its name back, since nobody else has removed it. */
+  /** Renames the file, and opens a new one. If that fails, the file gets its name back if it can. */
   async #openNext(): Promise<FileHandle> {
-    const isRenamed = this.#firstSeq !== undefined && (await this.isInPlace());
-    const renamed = renamedFile(this.#path, this.#firstSeq ?? 0);
-    if (isRenamed) await rename(this.#path, renamed);
+    const isFound = this.#firstSeq !== undefined && (await this.isInPlace());
+    // An earlier attempt may have renamed it already.
+    if (isFound && this.#name === this.#path) await this.#rename(renamedFile(this.#path, this.#firstSeq ?? 0));
     try {
-      return await open(this.#path, 'a+', 0o600);
+      const next = await open(this.#path, 'a+', 0o600);
+      this.#name = this.#path;
+      return next;
     } catch (thrown) {
-      if (isRenamed) await rename(renamed, this.#path);
+      if (this.#name !== this.#path) await this.#rename(this.#path).catch(() => undefined);
       const code = systemCode(thrown);
       if (code === undefined) throw thrown;
       throw new Error(
@@ -179,6 +184,11 @@ export class FileSink implements AuditSink {
         { cause: thrown },
       );
     }
+  }
+
+  async #rename(name: string): Promise<void> {
+    await rename(this.#name, name);
+    this.#name = name;
   }
 
   async close(): Promise<void> {

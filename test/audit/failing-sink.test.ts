@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { ChainWriter } from '../../src/audit/chain-writer.ts';
 import { stopTime } from '../support/stopped-time.ts';
 import { waitUntil } from '../support/wait-until.ts';
-import { memoryLog } from './memory-log.ts';
+import { KEY, memoryLog, memorySink } from './memory-log.ts';
 
 const BOUNDED = { timeout: 120_000 };
 
@@ -125,6 +126,30 @@ test('a file that is removed while no other one can be opened is reported', BOUN
   assert.equal(replaced(), 1);
   assert.partialDeepStrictEqual(JSON.parse(lines[before] ?? ''), { kind: 'rotated', replaced: true });
 });
+
+for (const step of ['append', 'rotate'] as const) {
+  test(`the removal of a file is reported also after one whose ${step} failed`, BOUNDED, async () => {
+    let [isThere, replaced] = [true, 0];
+    const fail = async () => {
+      isThere = true;
+      throw new Error('the disk is full');
+    };
+    const rotate = async () => {
+      isThere = true;
+      return 1;
+    };
+    const sink = memorySink({ rotate, isInPlace: async () => isThere });
+    const events = { onWritten: () => undefined, onReplaced: () => void replaced++ };
+    const writer = new ChainWriter({ sink, key: KEY, process: {}, events }, Date.now);
+    await writer.begin();
+    Object.assign(sink, { [step]: fail });
+    for (const times of [1, 2]) {
+      isThere = false;
+      await assert.rejects(writer.upkeep(), /the disk is full/);
+      assert.equal(replaced, times);
+    }
+  });
+}
 
 // R22
 test('a log that closes while its sink fails for some seconds loses nothing', BOUNDED, async (t) => {

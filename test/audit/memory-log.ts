@@ -18,17 +18,13 @@ export interface MemoryLog {
   readonly replaced: () => number;
 }
 
-/** Returns a log whose sink keeps its lines in memory, with some methods replaced. */
-export async function memoryLog(
-  methods: Partial<AuditSink>,
-  settings: Partial<AuditLogSettings> = {},
-): Promise<MemoryLog> {
-  const lines: string[] = [];
-  const sink: AuditSink = {
+/** Returns a sink that never fails and keeps nothing, with some methods replaced. */
+export function memorySink(methods: Partial<AuditSink>): AuditSink {
+  return {
     found: { seq: 0, mac: '', oldest: 1, cutBytes: 0, headSeq: 0, isForged: false },
     savesHeadFirst: false,
     isInDoubt: false,
-    append: async (text) => void lines.push(...text.split('\n').slice(0, -1)),
+    append: async () => undefined,
     sync: async () => undefined,
     saveHead: async () => undefined,
     isFull: () => false,
@@ -37,6 +33,18 @@ export async function memoryLog(
     close: async () => undefined,
     ...methods,
   };
+}
+
+/** Returns a log whose sink keeps its lines in memory, with some methods replaced. */
+export async function memoryLog(
+  methods: Partial<AuditSink>,
+  settings: Partial<AuditLogSettings> = {},
+): Promise<MemoryLog> {
+  const lines: string[] = [];
+  const sink = memorySink({
+    append: async (text) => void lines.push(...text.split('\n').slice(0, -1)),
+    ...methods,
+  });
   const recoveries: number[] = [];
   const lost: number[] = [];
   let replaced = 0;
