@@ -38,7 +38,7 @@ export class ModernRequest implements ModernCall {
   group: ClientGroup | undefined;
   #stream: SubscriptionStream | undefined;
   /** The same request in the process that has its parked call or task. */
-  #delegate: ModernCall | undefined;
+  #elsewhere: ModernCall | undefined;
   readonly #host: ModernRequestHost;
   /** The group whose requests in flight include this one. */
   #countedIn: ClientGroup | undefined;
@@ -100,8 +100,9 @@ export class ModernRequest implements ModernCall {
     return span === undefined ? request : { ...request, params: withTraceContext(request.params, span.context) };
   }
 
-  delegateTo(call: ModernCall): void {
-    this.#delegate = call;
+  /** Sets the same request in the process that it is passed on to, which is cancelled with this one. */
+  bindElsewhere(call: ModernCall): void {
+    this.#elsewhere = call;
     if (this.#isCancelled) call.cancel(GONE);
   }
 
@@ -129,7 +130,7 @@ export class ModernRequest implements ModernCall {
     this.#onCancel?.();
     // The exchange continues if another retry of the request is attached to it.
     this.exchange?.leave(this.request, reason);
-    this.#delegate?.cancel(reason);
+    this.#elsewhere?.cancel(reason);
     this.close();
   }
 

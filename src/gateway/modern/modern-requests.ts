@@ -37,7 +37,7 @@ import { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 import type { Tasks } from '../tasks/tasks.ts';
 import { ModernClient } from '../clients/modern-client.ts';
 import { AskingAnswers, type AskingAnswersParts } from './asking-answers.ts';
-import { delegate, delegateOnly, unreachable } from './delegation.ts';
+import { passOn, passOnOrFail, unreachable } from './pass-on.ts';
 import { formerRoute } from './former-route.ts';
 import { PartQuestions } from './part-questions.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
@@ -168,7 +168,7 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.bind(exchange);
     await this.#countIn(modernRequest, group);
     const outcome = await this.#parts.tasks.request(exchange);
-    return outcome.kind === 'elsewhere' ? await delegateOnly(modernRequest, outcome.owner) : outcome;
+    return outcome.kind === 'elsewhere' ? await passOnOrFail(modernRequest, outcome.owner) : outcome;
   }
 
   #discover({ catalog, caller, dialect, group }: ModernClient): Answer {
@@ -227,7 +227,7 @@ export class ModernRequests implements ModernRequestHost {
       if (upstream !== to.upstream || (tool ?? item) !== own) throw new GatewayError('invalid-state');
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to, state, retry);
-      if (ownership.kind === 'elsewhere') return await delegateOnly(modernRequest, ownership.owner);
+      if (ownership.kind === 'elsewhere') return await passOnOrFail(modernRequest, ownership.owner);
       return await this.#endOf(modernRequest, modernClient, to, state.park, to.upstream);
     }
     // The upstream has answered the earlier request instead of running it.
@@ -239,7 +239,7 @@ export class ModernRequests implements ModernRequestHost {
     } else {
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'elsewhere') {
-        const answer = await delegate(modernRequest, ownership.owner);
+        const answer = await passOn(modernRequest, ownership.owner);
         if (answer !== undefined) return answer;
       }
       // Nobody hears of visits when that process is gone, so the upstream is asked at once.
@@ -261,7 +261,7 @@ export class ModernRequests implements ModernRequestHost {
       if (ownership instanceof Promise) ownership = await ownership;
       if (ownership.kind !== 'elsewhere') return await this.#send(modernRequest, modernClient, to);
       const isLate = hops > MAX_HOPS || performance.now() > lateMs;
-      const answer = isLate ? undefined : await delegate(modernRequest, ownership.owner);
+      const answer = isLate ? undefined : await passOn(modernRequest, ownership.owner);
       if (answer !== undefined) return answer;
       if (isLate) throw unreachable();
       await sleep(OWNER_RETRY_MS);

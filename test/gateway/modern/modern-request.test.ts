@@ -81,14 +81,14 @@ test('a cancellation reaches what the request has by then, and what it gets late
     const { begin } = requesting(t);
     const { one, exchange } = begin();
     const bound = exchange();
-    const delegated: unknown[] = [];
-    const call = { cancel: (reason: string | undefined) => delegated.push(reason), close: () => undefined };
+    const cancelled: unknown[] = [];
+    const call = { cancel: (reason: string | undefined) => cancelled.push(reason), close: () => undefined };
     if (isEarly) one.cancel('enough');
     one.bind(bound);
-    one.delegateTo(call);
+    one.bindElsewhere(call);
     if (!isEarly) one.cancel('enough');
     assert.throws(() => bound.throwIfCancelled(), { code: 'cancelled', executed: 'no' });
-    assert.deepEqual(delegated, [isEarly ? 'the client has gone' : 'enough']);
+    assert.deepEqual(cancelled, [isEarly ? 'the client has gone' : 'enough']);
   }
 });
 

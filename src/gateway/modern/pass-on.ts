@@ -9,7 +9,7 @@ import type { ModernRequest } from './modern-request.ts';
  *
  * @throws {GatewayError} `too-large` if it cannot be passed on.
  */
-export async function delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
+export async function passOn(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
   const { passedOn, sink, allowedItem: item } = modernRequest;
   const caller = item === undefined ? modernRequest.caller : { ...modernRequest.caller, allowedItem: itemDigest(item) };
   const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
@@ -19,13 +19,13 @@ export async function delegate(modernRequest: ModernRequest, owner: Owner): Prom
     resolve(answer);
   };
   const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: onAnswer };
-  modernRequest.delegateTo(owner.handleModernRequest(passedOn, caller, back, onUnreachable));
+  modernRequest.bindElsewhere(owner.handleModernRequest(passedOn, caller, back, onUnreachable));
   return await promise;
 }
 
 /** Passes a request on to the only process that can answer it. @throws {GatewayError} `store-unavailable` if the process did not get it. */
-export async function delegateOnly(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
-  const answer = await delegate(modernRequest, owner);
+export async function passOnOrFail(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
+  const answer = await passOn(modernRequest, owner);
   if (answer === undefined) throw unreachable();
   return answer;
 }
