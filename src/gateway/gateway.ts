@@ -52,12 +52,12 @@ import type { Tasks } from './tasks/tasks.ts';
 export interface GatewayParts extends DispatcherParts, SessionSubscriptionsParts {
   readonly views: ReadonlyMap<string, View>;
   readonly sessions: Sessions;
-  readonly seenClients: SeenClients;
+  readonly seenClients: Pick<SeenClients, 'record'>;
   readonly links: HolderLinks;
-  readonly calls: Calls;
-  readonly tasks: Tasks;
-  readonly clientTasks: ClientTasks;
-  readonly modernRequests: ModernRequests;
+  readonly calls: Pick<Calls, 'send'>;
+  readonly tasks: Pick<Tasks, 'request'>;
+  readonly clientTasks: Pick<ClientTasks, 'onStatus'>;
+  readonly modernRequests: Pick<ModernRequests, 'request'>;
   readonly owners: Owners;
   readonly recorder: RequestRecorder;
   readonly log: Logger;

@@ -43,19 +43,19 @@ import { PartQuestions } from './part-questions.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
 export interface ModernRequestsParts extends DispatcherParts, AskingAnswersParts {
-  readonly groups: ClientGroups;
-  readonly upstreams: Upstreams;
-  readonly calls: Calls;
+  readonly groups: Pick<ClientGroups, 'groupFor'>;
+  readonly upstreams: Pick<Upstreams, 'get'>;
+  readonly calls: Pick<Calls, 'send'>;
   readonly tasks: Tasks;
   readonly taskIds: TaskIds;
-  readonly parked: ParkedCalls;
+  readonly parked: Pick<ParkedCalls, 'follow' | 'resume' | 'endOf'>;
   readonly links: HolderLinks;
   readonly offers: Pick<Offers, 'cachingOf'>;
   readonly settings: Settings<'limits'>;
   /** Counts the requests of a group in all processes; undefined if there is no other one. */
   readonly counters: Counters | undefined;
   readonly connectionOwners: ConnectionOwners;
-  readonly recorder: RequestRecorder;
+  readonly recorder: Pick<RequestRecorder, 'begin' | 'end' | 'fail'>;
   /** Records requests before they are sent; undefined unless the config requires that. */
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
   /** Bounds the resources that all streams are subscribed to. */
