@@ -2,6 +2,7 @@ import { isCode, messageOf } from '../thrown.ts';
 import { COMMAND } from '../command-name.ts';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 
+import { ownUser, writeFault } from '../store/disk/path-fault.ts';
 import { loadConfig } from '../config/load.ts';
 import { LockFileError, type Lock, lockText, parseLock, type PinnedLists } from '../lock/lock-file.ts';
 import { pinUpstream, upstreamDifferences } from '../lock/upstream-check.ts';
@@ -86,7 +87,7 @@ async function readLock(file: string, isNeeded: boolean): Promise<Lock | undefin
     return parseLock(await readFile(file, 'utf8'));
   } catch (thrown) {
     if (isCode(thrown, 'ENOENT')) return undefined;
-    if (!(thrown instanceof LockFileError)) throw thrown;
+    if (!(thrown instanceof LockFileError)) throw unusable(file, 'read', thrown);
     const { line, column, message } = thrown;
     const text = `${line === 0 ? file : `${file}:${line}:${column}`}: ${message}`;
     if (isNeeded) throw new CliError(EXIT.failed, text, thrown);
@@ -122,8 +123,13 @@ async function writeLock(file: string, before: Lock | undefined, next: Lock): Pr
     await rename(temporary, file);
   } catch (thrown) {
     await rm(temporary, { force: true });
-    const message = messageOf(thrown);
-    throw new CliError(EXIT.failed, `the lock file cannot be written: ${message}`, thrown);
+    throw unusable(file, 'written', thrown);
   }
   return true;
+}
+
+function unusable(file: string, how: 'read' | 'written', thrown: unknown): CliError {
+  const reason = writeFault(thrown, 'its directory does not exist') ?? messageOf(thrown);
+  const message = `the lock file ${file} cannot be ${how}: ${reason}. Set gateway.lock.file to a file that ${ownUser()} can use`;
+  return new CliError(EXIT.failed, message, thrown);
 }

@@ -4,11 +4,11 @@ import { delimiter, resolve } from 'node:path';
 
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { childEnvironment } from '../upstream/stdio/launch/environment.ts';
-import { isDirectory, spawnFailure } from '../upstream/stdio/spawn-failure.ts';
+import { isDirectory, ProgramError, spawnFailure } from '../upstream/stdio/spawn-failure.ts';
 
 /**
  * Searches the programs of stdio upstreams in the same way as a start does. Returns, by upstream id, the reason for each
- * program that cannot be started.
+ * program that cannot be started, with paths: it is for operators.
  */
 export async function missingPrograms(
   upstreams: readonly UpstreamConfig[],
@@ -23,8 +23,9 @@ export async function missingPrograms(
     const found = await Promise.all(folders.map((folder) => isProgram(resolve(folder, command))));
     if (found.includes(true) && (cwd === undefined || (await isDirectory(cwd)))) continue;
     const error = Object.assign(new Error('not found'), { code: 'ENOENT' });
-    const { detail, message } = await spawnFailure(id, target, env, error);
-    missing.set(id, detail.message ?? message);
+    const { detail, message, cause } = await spawnFailure(id, target, env, error);
+    const note = cause instanceof ProgramError ? ` (${cause.message})` : '';
+    missing.set(id, `${detail.message ?? message}${note}`);
   }
   return missing;
 }

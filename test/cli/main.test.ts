@@ -278,7 +278,7 @@ test('validate with one wrong entry exits with 1, names its place, shows the res
   assert.match(stdout, /^ {2}\/mcp\/a {2}FAILED .*\n {2}\/mcp\/b {2}http, /m);
   assert.match(
     stderr,
-    /^warning: upstream c cannot be started: the working directory of command "cat" does not exist/m,
+    /^warning: upstream c cannot be started: the working directory of command "cat" does not exist or is no directory \(cwd: \/\S+\)$/m,
   );
   assert.match(stdout, /^ {2}\/mcp\/c {2}stdio cat, .*; CANNOT START$/m);
   assert.match(stdout, /^not served d$/m);

@@ -15,6 +15,11 @@ before(async () => {
   const config = (name: string, gateway: object) =>
     writeFile(join(dir, name), JSON.stringify({ mcpServers: {}, gateway: { stateDir: 'state', ...gateway } }));
   await config('empty.json', {});
+  await config('lock.json', { lock: { file: 'folder' } });
+  await writeFile(
+    join(dir, 'nowhere.json'),
+    JSON.stringify({ mcpServers: { a: { command: 'none-such' } }, gateway: { lock: { file: 'no/x.lock' } } }),
+  );
   await config('audit.json', { audit: { file: 'audit.log' } });
   await config('folder.json', { audit: { file: 'folder' }, listen: '127.0.0.1:0', operator: false });
 });
@@ -64,6 +69,18 @@ const CASES = [
   {
     args: ['explain', 'tool', 'x', '--as', './folder', '--config', 'empty.json'],
     why: /--as: the file \.\/folder cannot be read: it is a directory \(EISDIR\)/,
+  },
+  {
+    args: ['lock', '--config', 'lock.json'],
+    why: /the lock file \S+folder cannot be read: it is a directory \(EISDIR\)\. Set gateway\.lock\.file to a file that/,
+  },
+  {
+    args: ['lock', '--config', 'nowhere.json'],
+    why: /the lock file \S+no\/x\.lock cannot be written: its directory does not exist \(ENOENT\)\. Set gateway\.lock\.file/,
+  },
+  {
+    args: ['validate', '--config', 'lock.json'],
+    why: /folder: is no ordinary file, but a folder, a pipe, a socket or a device; set gateway\.lock\.file to a file$/m,
   },
   {
     args: ['status', '--config', 'nothing.json'],

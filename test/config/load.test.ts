@@ -461,6 +461,9 @@ test('--listen overrides the file, and needs authentication beyond loopback', as
   assert.deepEqual(await problemsOf(ONE, { listen: '127.0.0.1:70000' }), [
     '--listen: expected a port from 0 to 65535, got "127.0.0.1:70000"',
   ]);
+  assert.deepEqual(await problemsOf(ONE, { operator: 'none' }), [
+    '--operator: expected host:port such as "127.0.0.1:3001", or off, got "none" (did you mean "off"?)',
+  ]);
   const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
   assert.deepEqual((await loadText(open, { listen: '127.0.0.1:9' })).config.listen, { host: '127.0.0.1', port: 9 });
   const { warnings } = await loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });

@@ -31,11 +31,15 @@ export interface Addresses {
 
 /** Parses the addresses of the command line. Adds invalid ones to `problems`. */
 export function readOverrides({ listen, operator }: AddressOptions, problems: Problem[]): Overrides {
-  const read = (option: string, text: string): Address | undefined => {
+  const read = (option: '--listen' | '--operator', text: string): Address | undefined => {
     const address = parseAddress(text);
     if (address !== undefined) return address;
-    const expected = portFault(text) ?? 'expected host:port such as "127.0.0.1:3000"';
-    problems.push(optionProblem(option, `${expected}, got ${JSON.stringify(text)}${didYouMean(suggestAddress(text))}`));
+    const isOff = option === '--operator' && /^(?:no|none|false)$/i.test(text);
+    const form =
+      option === '--operator' ? 'host:port such as "127.0.0.1:3001", or off' : 'host:port such as "127.0.0.1:3000"';
+    const near = isOff ? 'off' : suggestAddress(text);
+    const expected = portFault(text) ?? `expected ${form}`;
+    problems.push(optionProblem(option, `${expected}, got ${JSON.stringify(text)}${didYouMean(near)}`));
     return undefined;
   };
   return {

@@ -62,7 +62,8 @@ function readText(files: ConfigFiles, file: string): string | undefined {
   const found = files.get(file, LIMITS.configLockBytes);
   if (found.kind === 'found') return found.bytes.toString('utf8');
   if (found.kind === 'failed' && found.code === 'ENOENT') return undefined;
-  throw new LockFileError(fileProblemText(found), 0, 0);
+  const step = found.kind === 'not-ordinary' ? '; set gateway.lock.file to a file' : '';
+  throw new LockFileError(`${fileProblemText(found)}${step}`);
 }
 
 /** Returns the reaction to a definition of an upstream that differs from the lock; undefined if nothing of it is pinned. */

@@ -133,7 +133,8 @@ function leftOutProjects(document: Document, projects: ReadonlyMap<string, numbe
 
 function noSuchProject(project: string, projects: ReadonlyMap<string, number>): string {
   const none = `no project ${JSON.stringify(project)} with servers of its own`;
-  return projects.size === 0 ? `${none}, and no other either` : `${none}; there are ${projectList(projects)}`;
+  const step = 'no project of this file has any; --project is for ~/.claude.json';
+  return `${none}; ${projects.size === 0 ? step : `there are ${projectList(projects)}`}`;
 }
 
 function noMapProblem(document: Document, keys: readonly string[], projects: ReadonlyMap<string, number>): Problem {

@@ -389,6 +389,9 @@ test('an unknown --project is refused with the names of existing projects', asyn
     loadConfig(CLAUDE, { env: {}, project: '/home/me/other' }),
     /projects: no project "\/home\/me\/other" with servers of its own; there are \/home\/me\/shop \(2\)$/,
   );
+  assert.deepEqual(await problemsOf('{"mcpServers": {}}', { name: 'mcp.json', project: '/shop' }), [
+    'mcp.json:1:1 projects: no project "/shop" with servers of its own; no project of this file has any; --project is for ~/.claude.json',
+  ]);
 });
 
 // N-09
