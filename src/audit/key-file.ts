@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { StartError } from '../errors.ts';
 import { type AllowedOwners, readOwnFile, REFUSED_MODE } from '../store/disk/own-file.ts';
 import { createFile, makeStateDir } from '../store/disk/state-file.ts';
 
@@ -13,7 +14,7 @@ export function keyFileIn(stateDir: string): string {
   return join(stateDir, NAME);
 }
 
-/** Returns the secret of a state directory in base64url. Makes one at the first start. @throws {Error} as {@link readKeyFile}. */
+/** Returns the secret of a state directory in base64url. Makes one at the first start. @throws {StartError} as {@link readKeyFile}. */
 export async function openKeyFile(stateDir: string): Promise<string> {
   await makeStateDir(stateDir);
   const path = keyFileIn(stateDir);
@@ -29,7 +30,7 @@ export async function openKeyFile(stateDir: string): Promise<string> {
  * Returns the secret in a key file in base64url; undefined if there is no file.
  *
  * @param owners `any-for-root` for a file that an operator names on the command line.
- * @throws {Error} with a message for the operator, if other users can use the file, or it is not a key.
+ * @throws {StartError} with a message for the operator, if other users can use the file, or it is not a key.
  */
 export async function readKeyFile(path: string, owners: AllowedOwners = 'self'): Promise<string | undefined> {
   const text = await readOwnFile(path, {
@@ -42,6 +43,6 @@ export async function readKeyFile(path: string, owners: AllowedOwners = 'self'):
   });
   if (text === undefined) return undefined;
   const key = text.trim();
-  if (!FORM.test(key)) throw new Error(`${path} is not a key of 32 bytes in base64. Restore it from a backup.`);
+  if (!FORM.test(key)) throw new StartError(`${path} is not a key of 32 bytes in base64. Restore it from a backup.`);
   return Buffer.from(key, 'base64').toString('base64url');
 }

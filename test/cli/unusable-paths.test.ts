@@ -15,6 +15,11 @@ before(async () => {
   const config = (name: string, gateway: object) =>
     writeFile(join(dir, name), JSON.stringify({ mcpServers: {}, gateway: { stateDir: 'state', ...gateway } }));
   await config('empty.json', {});
+  await mkdir(join(dir, 'state'), { mode: 0o700 });
+  await writeFile(join(dir, 'state', 'keys.json'), 'no key', { mode: 0o600 });
+  await config('state.json', { listen: '127.0.0.1:0', operator: false });
+  await mkdir(join(dir, 'other', 'keys.json'), { mode: 0o700, recursive: true });
+  await config('other.json', { listen: '127.0.0.1:0', operator: false, stateDir: 'other' });
   await config('lock.json', { lock: { file: 'folder' } });
   await writeFile(
     join(dir, 'nowhere.json'),
@@ -60,6 +65,18 @@ const CASES = [
   {
     args: ['audit', 'verify', '--key-file', 'folder', 'empty.json'],
     why: /folder is a directory, and no file; name the file of the key with --key-file/,
+  },
+  {
+    args: ['audit', 'verify', '--key-file', 'state/keys.json', 'empty.json'],
+    why: /^linkspan: state\/keys\.json is not a key of 32 bytes in base64\. Restore it from a backup\.\n$/,
+  },
+  {
+    args: ['run', '--config', 'state.json'],
+    why: /"reason":"\S+keys\.json is not a key ring\. Restore it from a backup, or delete it/,
+  },
+  {
+    args: ['run', '--config', 'other.json'],
+    why: /keys\.json is no ordinary file, so it is not used\. Remove it to begin with new keys: every session then ends\.","/,
   },
   {
     args: ['audit', 'verify', 'x'.repeat(300), '--key-file', 'key'],

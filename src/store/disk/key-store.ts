@@ -1,5 +1,6 @@
 import { jsonOf } from '../../json/record.ts';
 import { join } from 'node:path';
+import { StartError } from '../../errors.ts';
 import { z } from 'zod';
 import { freshKey, type KeyStore, type KeyRecord, keyRecordSchema, withFreshKey } from '../key-store.ts';
 import { readOwnFile, REFUSED_MODE } from './own-file.ts';
@@ -18,7 +19,7 @@ function parse(text: string, path: string): readonly KeyRecord[] {
   const { data, error } = ringSchema.safeParse(jsonOf(text));
   if (data !== undefined) return data.keys;
   const where = error.issues[0]?.path.join('.') ?? '';
-  throw new Error(
+  throw new StartError(
     `${path} is not a key ring${where && ` (look at ${where})`}. ` +
       'Restore it from a backup, or delete it: every session and cursor then ends.',
   );
@@ -49,12 +50,12 @@ export class DiskKeyStore implements KeyStore {
   }
 
   /**
-   * See {@link KeyStore.read}. @throws {Error} with a message for the operator, if other users can use the file, or it is missing or
+   * See {@link KeyStore.read}. @throws {StartError} with a message for the operator, if other users can use the file, or it is missing or
    * not a key ring.
    */
   async read(): Promise<readonly KeyRecord[]> {
     const keys = await this.#find();
-    if (keys === undefined) throw new Error(`${this.#path} does not exist any more. Restart the gateway.`);
+    if (keys === undefined) throw new StartError(`${this.#path} does not exist any more. Restart the gateway.`);
     return keys;
   }
 
@@ -63,9 +64,11 @@ export class DiskKeyStore implements KeyStore {
     const text = await readOwnFile(this.#path, {
       maxBytes: FILE_LIMIT_BYTES,
       refusedMode: REFUSED_MODE.usedByAll,
-      remedy:
-        `Who has its keys can make session ids. Run: chmod 600 ${this.#path} ` +
-        '(or delete it to begin with new keys: every session then ends)',
+      remedy: ({ isFile }) =>
+        isFile
+          ? `Who has its keys can make session ids. Run: chmod 600 ${this.#path} ` +
+            '(or delete it to begin with new keys: every session then ends)'
+          : 'Remove it to begin with new keys: every session then ends.',
     });
     return text === undefined ? undefined : parse(text, this.#path);
   }

@@ -6,6 +6,7 @@ import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { StartError } from '../../errors.ts';
 import { makeStateDir } from './state-file.ts';
 
 /** Longest address of a Unix socket on every system: macOS takes 103 bytes, Linux 107. */
@@ -106,7 +107,7 @@ async function runtimeDir(stateDir: string): Promise<SocketDir> {
   const base = process.env['XDG_RUNTIME_DIR'] ?? join(tmpdir(), `linkspan-${user}`);
   await makeStateDir(base);
   const { uid } = await lstat(base);
-  if (uid !== user) throw new Error(`${base} belongs to another user. Remove it, or set XDG_RUNTIME_DIR`);
+  if (uid !== user) throw new StartError(`${base} belongs to another user. Remove it, or set XDG_RUNTIME_DIR`);
   const path = join(base, name);
   await makeStateDir(path);
   return plainDir(path);
