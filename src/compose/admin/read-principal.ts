@@ -15,6 +15,13 @@ function ofToken(payload: Readonly<Record<string, unknown>>): Principal | string
   return typeof principal === 'string' ? `the token ${principal}` : { ...principal, key: 'described' };
 }
 
+function unknownKey(key: string): string {
+  const known = Object.keys(describedSchema.shape);
+  const near = suggest(key, known);
+  const hint = near === undefined ? `; known are ${known.join(', ')}, and the payload of a token` : didYouMean(near);
+  return `unknown key ${JSON.stringify(key)}${hint}`;
+}
+
 /** Returns the groups of the API keys of a name, or the reason why there are none to return. */
 export type GroupsOfKey = (name: string) => readonly string[] | string;
 
@@ -30,9 +37,8 @@ export function readPrincipal(value: unknown, groupsOfKey: GroupsOfKey): Princip
   if (!checked.success) {
     return checked.error.issues
       .map((issue) => {
-        const keys = issue.code === 'unrecognized_keys' ? issue.keys : [];
-        const hint = keys.map((key) => didYouMean(suggest(key, Object.keys(describedSchema.shape)))).join('');
-        return [issue.path.join('.'), `${issue.message}${hint}`].filter(Boolean).join(': ');
+        const text = issue.code === 'unrecognized_keys' ? issue.keys.map(unknownKey).join('; ') : issue.message;
+        return [issue.path.join('.'), text].filter(Boolean).join(': ');
       })
       .join('; ');
   }

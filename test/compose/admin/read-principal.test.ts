@@ -41,3 +41,10 @@ test('a key without groups has those that it has now', () => {
   const wrong = readPrincipal({ group: ['x'] }, noKeys);
   assert.match(typeof wrong === 'string' ? wrong : '', /group/);
 });
+
+test('an unknown key of a description is reported with the known ones', () => {
+  assert.equal(readPrincipal({ group: ['a'] }, noKeys), 'unknown key "group" (did you mean "groups"?)');
+  const refusal = readPrincipal({ nope: 1 }, noKeys);
+  assert.ok(typeof refusal === 'string');
+  assert.match(refusal, /^unknown key "nope"; known are key, groups, .*, and the payload of a token$/);
+});
