@@ -47,7 +47,7 @@ export async function createKey(name: string, options: CreateOptions): Promise<n
     if (keys.some((other) => other.name === name && !isExpired(other, nowMs))) {
       throw new CliError(
         EXIT.failed,
-        `there is a key "${name}" already; ${COMMAND} key rotate ${name} makes another one`,
+        `there is a key "${name}" already; ${commandFor(`rotate ${name}`, options)} makes another one`,
       );
     }
     return { add: [entry] };
@@ -65,14 +65,14 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
   const key = newKey();
   let made: StoredKey | undefined;
   await using open = await openKeyStore(options);
-  if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place));
+  if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place, options));
   await open.store.change((keys) => {
     const old = keys.filter((other) => other.name === name && !isExpired(other, nowMs));
     const last = old.at(-1);
     if (last === undefined) {
       throw new CliError(
         EXIT.failed,
-        `there is no valid key "${name}" in ${open.store.place}; make it with: ${COMMAND} key create ${name}`,
+        `there is no valid key "${name}" in ${open.store.place}; make it with: ${commandFor(`create ${name}`, options)}`,
       );
     }
     const { expiresAt: _ends, ...kept } = last;
@@ -87,14 +87,14 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
 export async function revokeKey(nameOrId: string, options: KeyOptions): Promise<number> {
   let removed: readonly StoredKey[] = [];
   await using open = await openKeyStore(options);
-  if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place));
+  if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place, options));
   await open.store.change((keys) => {
     const named = keys.filter(({ name }) => name === nameOrId);
     removed = named.length > 0 ? named : keys.filter((key) => keyIdOf(key) === nameOrId);
     if (removed.length === 0) {
       throw new CliError(
         EXIT.failed,
-        `there is no key with the name or id "${nameOrId}" in ${open.store.place}; ${COMMAND} key list shows them`,
+        `there is no key with the name or id "${nameOrId}" in ${open.store.place}; ${commandFor('list', options)} shows them`,
       );
     }
     return { remove: removed };
@@ -121,7 +121,7 @@ export async function listKeys(options: KeyOptions): Promise<number> {
     print(jsonText({ place: open.store.place, keys: all }));
     return EXIT.ok;
   }
-  if (open.isNew === true) printError(`linkspan: ${noFile(open.store.place)}\n`);
+  if (open.isNew === true) printError(`linkspan: ${noFile(open.store.place, options)}\n`);
   const rows = keys.map((key) => [
     keyIdOf(key),
     oneLine(key.name),
@@ -136,9 +136,15 @@ export async function listKeys(options: KeyOptions): Promise<number> {
 }
 
 /** Returns the message about a key file that does not exist. It may be a misspelled path, or have no key yet. */
-function noFile(place: string): string {
-  const step = `name another one by --file or --config, or make a key in it with: ${COMMAND} key create <name>`;
+function noFile(place: string, options: StoreOptions): string {
+  const step = `name another one by --file or --config, or make a key in it with: ${commandFor('create <name>', options)}`;
   return `there is no key file ${place}; ${step}`;
+}
+
+/** Returns the command that does something else with the same keys. */
+function commandFor(rest: string, { file, config }: StoreOptions): string {
+  const keys = file !== undefined ? ` --file ${file}` : config !== undefined ? ` --config ${config}` : '';
+  return `${COMMAND} key ${rest}${keys}`;
 }
 
 function newKey(): string {

@@ -76,7 +76,7 @@ test('key revoke removes the keys of a name, or the one of an id', OPTIONS, asyn
 });
 
 const REFUSED: readonly (readonly [args: readonly string[], code: number, message: RegExp])[] = [
-  [['create', 'ann'], 1, /there is a key "ann" already.*key rotate ann/],
+  [['create', 'ann'], 1, /there is a key "ann" already.*key rotate ann --config with\.json makes/],
   [['create', ''], 2, /name/],
   [['create', 'a\u001bb'], 2, /name: expected text without control characters/],
   [['create', 'x', '--groups', 'a,,b'], 2, /groups\.1/],
@@ -89,7 +89,11 @@ const REFUSED: readonly (readonly [args: readonly string[], code: number, messag
   [['create', 'x', '--expires', '9999999d'], 2, /--expires: 9999999d ends after the year 9999/],
   [['rotate', 'ann', '--grace', '999999999999d'], 2, /--grace: 999999999999d ends after the year 9999/],
   [['rotate', 'ci', '--grace', '9999999d'], 2, /--grace: 9999999d ends after the year 9999/],
-  [['rotate', 'nobody'], 1, /no valid key "nobody" in \S+keys\.json; make it with: .*key create nobody\n/],
+  [
+    ['rotate', 'nobody'],
+    1,
+    /no valid key "nobody" in \S+keys\.json; make it with: .*key create nobody --config with\.json\n/,
+  ],
   [['rotate', 'ann', '--grace', 'later'], 2, /--grace/],
   [['revoke', 'nobody'], 1, /no key with the name or id "nobody" in \S+keys\.json; .*key list/],
 ];
@@ -132,7 +136,7 @@ test('a key file that does not exist is named, with the next step, and is not ma
     assert.equal(code, expected);
     assert.match(
       stderr,
-      /^linkspan: there is no key file \S+none\.json; name another one by --file .*key create <name>\n$/,
+      /^linkspan: there is no key file \S+none\.json; name another one by --file .*key create <name> --file nowhere\/none\.json\n$/,
     );
     assert.equal(existsSync(join(dir, 'nowhere')), false);
   }
