@@ -5,7 +5,7 @@ import { LeftOut, repairObject } from './items/repair.ts';
 import { losesOutputSchema } from './items/revision-text.ts';
 import { shapeOf } from './items/shapes.ts';
 import { cleanItemText, replaceLoneSurrogates } from './items/texts.ts';
-import { isMalformed } from './malformed.ts';
+import { unlessMalformed } from '../json/malformed.ts';
 import { hasUnseen, shownText } from '../peer-text.ts';
 
 /** An item that an upstream lists and that the catalog does not publish. */
@@ -63,12 +63,7 @@ const NAME_LABEL: ReadonlySet<string> = new Set(['name']);
 
 /** Returns the item's key as the upstream sent it, as raw text if it is not well-formed. */
 export function keyOf(kind: ItemKind, item: RawObject): string {
-  try {
-    return item.string(KEY[kind]) ?? '';
-  } catch (thrown) {
-    if (!isMalformed(thrown)) throw thrown;
-    return item.raw(KEY[kind]) ?? '';
-  }
+  return unlessMalformed(() => item.string(KEY[kind]), item.raw(KEY[kind])) ?? '';
 }
 
 /** Returns the reason why an item with this key cannot be published; undefined if it can. */
@@ -110,7 +105,7 @@ function uiOf(tool: RawObject): Pick<Reading, 'hasUi' | 'hasApp' | 'isAppOnly'> 
 function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const key = keyOf(kind, item);
   const refused = (fault: string): Reading => ({ key, fault, item, ...NO_UI, leftOut: [], cleanedTexts: 0 });
-  try {
+  return unlessMalformed(() => {
     const text = item.toString();
     if (MAY_BE_BROKEN.test(text)) JSON.parse(text);
     const fault = keyFault(kind, key);
@@ -129,10 +124,7 @@ function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
       leftOut: kind === 'tool' && losesOutputSchema(after, isModern) ? [...leftOut.paths, OUTPUT] : leftOut.paths,
       cleanedTexts: cleaned,
     };
-  } catch (thrown) {
-    if (!isMalformed(thrown)) throw thrown;
-    return refused('is not well-formed JSON');
-  }
+  }, refused('is not well-formed JSON'));
 }
 
 /** Results of reading, by the item. Items are immutable, and the catalogs of all views read the same ones. */

@@ -2,7 +2,7 @@ import { isRecord } from '../json/record.ts';
 import { RawObject } from '../json/json.ts';
 import { featuresOf, isModernRevision, type Revision } from '../protocol/revisions.ts';
 import { supportsToolTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
-import { isMalformed } from './malformed.ts';
+import { unlessMalformed } from '../json/malformed.ts';
 import type { Offer } from './offer.ts';
 import { visibleText } from './items/texts.ts';
 import type { View } from './view.ts';
@@ -12,12 +12,7 @@ const EXTENSIONS = ['io.modelcontextprotocol/ui', TASKS_EXTENSION];
 
 /** Returns a member of a declared capability; undefined if the capability is malformed: it counts as not declared. */
 function declared(offer: Offer, capability: string, member: string): unknown {
-  try {
-    return offer.capabilities.object(capability)?.value(member);
-  } catch (thrown) {
-    if (isMalformed(thrown)) return undefined;
-    throw thrown;
-  }
+  return unlessMalformed(() => offer.capabilities.object(capability)?.value(member), undefined);
 }
 
 /** Merges the settings of one extension. Arrays are united; of other values, the first in config order is kept. */
@@ -45,12 +40,7 @@ function extensionsOf(offers: readonly Offer[]): Readonly<Record<string, unknown
 
 /** Returns whether the upstream has tasks of 2025-11-25, which clients of the tasks extension get as its tasks. */
 function hasCoreTasks({ revision, capabilities }: Offer): boolean {
-  try {
-    return !isModernRevision(revision) && supportsToolTasks(capabilities);
-  } catch (thrown) {
-    if (isMalformed(thrown)) return false;
-    throw thrown;
-  }
+  return !isModernRevision(revision) && unlessMalformed(() => supportsToolTasks(capabilities), false);
 }
 
 /**

@@ -7,7 +7,7 @@ import type { Era } from '../protocol/revisions.ts';
 import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
 import { type Caching, isCaching } from './caching.ts';
-import { isMalformed } from './malformed.ts';
+import { isMalformed, unlessMalformed } from '../json/malformed.ts';
 import { WeakCache } from './weak-cache.ts';
 
 /** The lists, capabilities and server info of one upstream, as it sent them, in its order. Immutable. */
@@ -247,7 +247,7 @@ function readUnreadable(offer: RawObject): readonly Unreadable[] {
 
 /** Parses an offer's file. Returns undefined if it is damaged or has another format: the upstream is listed again. */
 export function parseOffer(text: string): Offer | undefined {
-  try {
+  return unlessMalformed(() => {
     const file = RawObject.parse(text);
     const content = file.raw('offer');
     if (file.raw('format') !== FORMAT || content === undefined) return undefined;
@@ -269,8 +269,5 @@ export function parseOffer(text: string): Offer | undefined {
       ...(unreadable.length > 0 ? { unreadable } : {}),
       ...(endpoints.length > 0 ? { endpoints } : {}),
     });
-  } catch (thrown) {
-    if (isMalformed(thrown)) return undefined;
-    throw thrown;
-  }
+  }, undefined);
 }

@@ -3,7 +3,7 @@ import { RawObject, rawItems } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
 import { safeIcons } from './items/icons.ts';
 import type { ItemKind } from './items/kind.ts';
-import { isMalformed } from './malformed.ts';
+import { isMalformed } from '../json/malformed.ts';
 import { uriToClient } from './uri.ts';
 import type { View, ViewUpstream } from './view.ts';
 

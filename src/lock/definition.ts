@@ -1,4 +1,5 @@
-import { JsonTextError, type RawObject } from '../json/json.ts';
+import type { RawObject } from '../json/json.ts';
+import { isMalformed } from '../json/malformed.ts';
 import { canonicalText } from './canonical.ts';
 import { hiddenCharacters } from './hidden-characters.ts';
 import { imperatives } from './imperative-text.ts';
@@ -74,7 +75,7 @@ function read(kind: ListedKind, item: RawObject): Definition | undefined {
     const pinned = kind === 'resource' || kind === 'template' ? withoutVolatile(rest) : rest;
     return { kind, key, text: canonicalText(pinned.toString()) };
   } catch (thrown) {
-    if (!(thrown instanceof JsonTextError) && !(thrown instanceof SyntaxError)) throw thrown;
+    if (!isMalformed(thrown)) throw thrown;
     return { kind, key, text: '' };
   }
 }

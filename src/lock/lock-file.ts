@@ -1,4 +1,5 @@
 import { isArrayText, isObjectText, JsonTextError, RawObject, rawItems } from '../json/json.ts';
+import { isMalformed, unlessMalformed } from '../json/malformed.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
 import { objectText } from '../json/ordered.ts';
 import { canonicalText, reviewableText } from './canonical.ts';
@@ -42,14 +43,7 @@ export function pinLists(listed: Listed & { readonly serverInfo: RawObject }, er
 }
 
 function serverText(info: RawObject): string {
-  const text = (name: string) => {
-    try {
-      return info.string(name) ?? '';
-    } catch (thrown) {
-      if (thrown instanceof JsonTextError) return '';
-      throw thrown;
-    }
-  };
+  const text = (name: string) => unlessMalformed(() => info.string(name), undefined) ?? '';
   return `${text('name')} ${text('version')}`.trim().slice(0, 200);
 }
 
@@ -112,7 +106,7 @@ export function parseLock(text: string): Lock {
     return read(text);
   } catch (thrown) {
     if (thrown instanceof LockFileError) throw thrown;
-    if (!(thrown instanceof JsonTextError) && !(thrown instanceof SyntaxError)) throw thrown;
+    if (!isMalformed(thrown)) throw thrown;
     const place = placeOf(text);
     throw new LockFileError(
       `is not a lock file that can be read; restore it, or write it again with "linkspan lock"`,

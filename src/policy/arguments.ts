@@ -1,4 +1,5 @@
-import { checkJson, CLIENT_BOUNDS, isObjectText, JsonTextError, type RawObject } from '../json/json.ts';
+import { checkJson, CLIENT_BOUNDS, isObjectText, type RawObject } from '../json/json.ts';
+import { unlessMalformed } from '../json/malformed.ts';
 import { LIMITS } from '../limits.ts';
 import { normalized } from '../mark-runs.ts';
 import type { ArgumentSize } from './when.ts';
@@ -28,7 +29,7 @@ export function readArguments(text: string | undefined, members: ReadonlySet<str
   if (!isObjectText(text)) return 'arguments must be an object';
   const spellings = new Map([...members].map((name) => [folded(name) ?? name, name]));
   const counted = { values: 0 };
-  try {
+  return unlessMalformed(() => {
     // Refuses a name that an object has twice, of which JSON.parse() would keep the last.
     checkJson(text, CLIENT_BOUNDS);
     const args: unknown = JSON.parse(text);
@@ -37,10 +38,7 @@ export function readArguments(text: string | undefined, members: ReadonlySet<str
     return typeof args === 'object' && args !== null
       ? { args: { ...args }, size: { values: counted.values, chars: text.length } }
       : 'arguments must be an object';
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return 'arguments cannot be read';
-    throw thrown;
-  }
+  }, 'arguments cannot be read');
 }
 
 /** The arguments of a call that several sets of rights decide about: read once for all that read the same names. */

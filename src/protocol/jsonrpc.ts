@@ -10,6 +10,7 @@ import {
   UNAMBIGUOUS_BOUNDS,
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
+import { isMalformed, unlessMalformed } from '../json/malformed.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 import { MemberNames } from './member-names.ts';
@@ -202,13 +203,10 @@ const errorTexts = new WeakMap<RpcError, string>();
 
 /** Returns whether a text is JSON at all levels in which no object names a member twice, so that every reader reads the same. */
 export function isUnambiguous(text: string): boolean {
-  try {
+  return unlessMalformed(() => {
     checkJson(text, UNAMBIGUOUS_BOUNDS);
     return true;
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError) return false;
-    throw thrown;
-  }
+  }, false);
 }
 
 function toError(raw: string, id: Id): RpcError {
@@ -277,9 +275,7 @@ function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   if (thrown instanceof JsonTextError && thrown.refused !== undefined) {
     return new MessageError(RPC.invalidRequest, `refused: ${thrown.message}`, id, thrown.refused);
   }
-  if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) {
-    return new MessageError(RPC.parseError, `not JSON: ${thrown.message}`, id);
-  }
+  if (isMalformed(thrown)) return new MessageError(RPC.parseError, `not JSON: ${thrown.message}`, id);
   throw thrown;
 }
 

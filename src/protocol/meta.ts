@@ -1,4 +1,5 @@
-import { isObjectText, JsonTextError, RawObject } from '../json/json.ts';
+import { isObjectText, RawObject } from '../json/json.ts';
+import { unlessMalformed } from '../json/malformed.ts';
 import { LIMITS } from '../limits.ts';
 
 /**
@@ -96,12 +97,7 @@ const PSEUDONYM = /^[\w-]{16}$/;
 export function endpointsOf(result: RawObject): readonly string[] {
   const raw = result.raw('_meta');
   if (raw?.includes(META.endpoints) !== true || !isObjectText(raw)) return [];
-  try {
-    return pseudonymsIn(RawObject.parse(raw).value(META.endpoints));
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return [];
-    throw thrown;
-  }
+  return pseudonymsIn(unlessMalformed(() => RawObject.parse(raw).value(META.endpoints), undefined));
 }
 
 /** Returns the pseudonyms in a value that was parsed from JSON, each once. */

@@ -1,4 +1,5 @@
-import { isObjectText, JsonTextError, RawObject } from '../json/json.ts';
+import { isObjectText, RawObject } from '../json/json.ts';
+import { unlessMalformed } from '../json/malformed.ts';
 import { withMeta } from './meta.ts';
 
 /**
@@ -15,14 +16,11 @@ export interface TraceContext {
 export function traceContextIn(params: RawObject | undefined): TraceContext | undefined {
   const raw = params?.raw('_meta');
   if (raw?.includes('"traceparent"') !== true || !isObjectText(raw)) return undefined;
-  try {
+  // Malformed text is refused where it is needed. Here it names no trace.
+  return unlessMalformed(() => {
     const meta = RawObject.parse(raw);
     return readTraceContext((name) => meta.string(name));
-  } catch (thrown) {
-    // Malformed text is refused where it is needed. Here it names no trace.
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    return undefined;
-  }
+  }, undefined);
 }
 
 /** Returns the trace context that has these members, which may be headers. */

@@ -1,5 +1,5 @@
 import { arrayText, isArrayText, isObjectText, quoted, RawObject, rawItems } from '../../json/json.ts';
-import { isMalformed } from '../malformed.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { hasUnseen } from '../../peer-text.ts';
 import type { ObjectShape, Shape } from './shapes.ts';
 
@@ -56,12 +56,7 @@ function mapMembers(before: RawObject, change: (name: string, raw: string) => st
 
 /** Like {@link repair}, and also leaves out a member whose object names a member twice. */
 function repairMember(shape: Shape, raw: string, path: string, leftOut: LeftOut): string | undefined {
-  try {
-    return repair(shape, raw, path, leftOut);
-  } catch (thrown) {
-    if (isMalformed(thrown)) return undefined;
-    throw thrown;
-  }
+  return unlessMalformed(() => repair(shape, raw, path, leftOut), undefined);
 }
 
 /** Returns the repaired text of a member; undefined if the member must be left out. */

@@ -3,7 +3,7 @@ import { downgradeTool } from '../../protocol/translation/downgrade.ts';
 import { downgradeModernTool, downgradeProperties } from '../../protocol/translation/downgrade-modern.ts';
 import { upgradeTool } from '../../protocol/translation/upgrade.ts';
 import { featuresOf, isModernRevision, type Revision } from '../../protocol/revisions.ts';
-import { isMalformed } from '../malformed.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { isCompilable } from './compilable.ts';
 
 /**
@@ -35,13 +35,9 @@ function legacyTool(text: string, isModern: boolean): string {
  * @param isModern whether the tool's upstream speaks 2026-07-28.
  */
 export function toolTextAt(revision: Revision, text: string, isModern: boolean): string | undefined {
-  try {
-    if (isModernRevision(revision)) return upgradeTool(text);
-    return downgradeTool(revision, legacyTool(text, isModern));
-  } catch (thrown) {
-    if (isMalformed(thrown)) return undefined;
-    throw thrown;
-  }
+  const read = () =>
+    isModernRevision(revision) ? upgradeTool(text) : downgradeTool(revision, legacyTool(text, isModern));
+  return unlessMalformed(read, undefined);
 }
 
 /** Returns whether clients before 2026-07-28 get the tool without its output schema. */

@@ -3,7 +3,8 @@ import type { AuditEvent, AuditOutcome, AuditVerdict } from '../../audit/audit-e
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { isWithheldUri } from '../../catalog/resources/resources.ts';
 import { GatewayError } from '../../errors.ts';
-import { isObjectText, JsonTextError, type RawObject } from '../../json/json.ts';
+import { isObjectText, type RawObject } from '../../json/json.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import {
   type Answer,
@@ -256,12 +257,7 @@ const WITH_TASK = /"task"\s*:\s*\{/;
 
 /** Returns the members of a result; undefined if one is there twice. The gateway takes no such result for a question or a task. */
 function membersOf(answer: Result): RawObject | undefined {
-  try {
-    return parsed(answer).parsedResult;
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    return undefined;
-  }
+  return unlessMalformed(() => parsed(answer).parsedResult, undefined);
 }
 
 function upstreamOf(exchange: OpenExchange | undefined): string | undefined {

@@ -5,7 +5,8 @@
  * @see https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/seps/2106-json-schema-2020-12.md
  */
 
-import { JsonTextError, RawObject } from '../../json/json.ts';
+import { RawObject } from '../../json/json.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { mapSubschemas } from '../json-schema.ts';
 
 const POINTER = '#/properties/result';
@@ -53,16 +54,13 @@ function moveRefs(schema: RawObject): RawObject {
 export function wrappedSchema(outputSchema: RawObject): RawObject | undefined {
   if (usesRecursiveRef(outputSchema)) return undefined;
   const dialect = outputSchema.raw('$schema');
-  try {
+  return unlessMalformed(() => {
     const inner = moveRefs(outputSchema.with('$schema', undefined));
     return RawObject.EMPTY.with('$schema', dialect)
       .with('type', '"object"')
       .with('properties', `{"result":${inner.toString()}}`)
       .with('required', '["result"]');
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError) return undefined;
-    throw thrown;
-  }
+  }, undefined);
 }
 
 /** Returns raw structured content inside `{"result": …}`. */

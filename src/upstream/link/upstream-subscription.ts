@@ -3,7 +3,8 @@ import { resultOrLate } from '../../deadline.ts';
 import { isFulfilled } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
+import { RawObject, rawItems } from '../../json/json.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
 import type { Notification } from '../../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
@@ -270,13 +271,9 @@ export class UpstreamSubscription {
 }
 
 function acknowledgedTexts({ params }: Notification, name: string): KeptSet {
+  const read = () =>
+    rawItems(params?.object('notifications')?.raw(name) ?? '[]').map((text) => String(JSON.parse(text)));
   const texts = new KeptSet();
-  try {
-    const raw = params?.object('notifications')?.raw(name) ?? '[]';
-    for (const text of rawItems(raw)) texts.add(detach(String(JSON.parse(text))));
-    return texts;
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return new KeptSet();
-    throw thrown;
-  }
+  for (const text of unlessMalformed(read, [])) texts.add(detach(text));
+  return texts;
 }
