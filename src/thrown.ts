@@ -20,3 +20,23 @@ export function isFulfilled(promise: Promise<unknown>): Promise<boolean> {
     () => false,
   );
 }
+
+/** The class of an error that a caller expects. */
+type Expected<E extends Error> = abstract new (...args: never[]) => E;
+
+/** Returns a handler of rejections that returns errors of one class, and throws all others on. */
+export function expected<E extends Error>(kind: Expected<E>): (thrown: unknown) => E {
+  return (thrown) => {
+    if (thrown instanceof kind) return thrown;
+    throw thrown;
+  };
+}
+
+/** Returns the result of a function, or the error of one class that it throws. All others are thrown on. */
+export function resultOrError<Value, E extends Error>(kind: Expected<E>, run: () => Value): Value | E {
+  try {
+    return run();
+  } catch (thrown) {
+    return expected(kind)(thrown);
+  }
+}

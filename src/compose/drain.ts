@@ -5,6 +5,7 @@ import type { Core } from './core/core.ts';
 import type { Edge } from './edge.ts';
 import type { Replicas } from './replicas/replicas.ts';
 import type { Front } from '../gateway/front/front.ts';
+import { expected } from '../thrown.ts';
 
 /** The time that a stopping gateway waits for requests in flight. */
 const DRAIN_MS = 60_000;
@@ -74,12 +75,7 @@ export async function drain({ core, edge, replicas, log }: DrainParts): Promise<
 
 /** Tells the other replicas that this one leaves. Returns false if they cannot be told. */
 async function leave(replicas: DrainParts['replicas'], onFailed: (thrown: GatewayError) => void): Promise<boolean> {
-  try {
-    await replicas?.owners.leave();
-    return true;
-  } catch (thrown) {
-    if (!(thrown instanceof GatewayError)) throw thrown;
-    onFailed(thrown);
-    return false;
-  }
+  const failure = await replicas?.owners.leave().catch(expected(GatewayError));
+  if (failure instanceof GatewayError) onFailed(failure);
+  return !(failure instanceof GatewayError);
 }

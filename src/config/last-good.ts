@@ -2,6 +2,7 @@ import type { Loaded } from './load.ts';
 import type { UpstreamConfig } from './values/upstream-config.ts';
 import { ConfigError, type Problem } from './document/problem.ts';
 import type { LastGoodUpstreams } from './upstream-source.ts';
+import { expected } from '../thrown.ts';
 
 /** The upstreams of the last good file, or the reason why there are none, as a clause. */
 export type KeptUpstreams = LastGoodUpstreams | { readonly missing: string };
@@ -17,14 +18,14 @@ export async function loadOrLastGood(
   load: (lastGood: LastGoodUpstreams | undefined) => Promise<Loaded>,
   kept: KeptUpstreams,
 ): Promise<Loaded> {
-  const own = await attempt(() => load(undefined));
+  const own = await load(undefined).catch(expected(ConfigError));
   const isSound = !(own instanceof ConfigError) && newlyFailing([], own.config.upstreams).length === 0;
   if (isSound) return own;
   if ('missing' in kept) {
     if (own instanceof ConfigError) throw refused(own, kept.missing);
     return own;
   }
-  const earlier = await attempt(() => load(kept));
+  const earlier = await load(kept).catch(expected(ConfigError));
   if (earlier instanceof ConfigError) {
     // An entry that is wrong in both versions fails alone, as at any other start.
     if (!(own instanceof ConfigError)) return own;
@@ -42,15 +43,6 @@ function failures(earlier: Loaded, { config }: Loaded): string {
   return newlyFailing(earlier.config.upstreams, config.upstreams)
     .map(({ title, problem = '' }) => `${config.file} mcpServers.${title}: ${problem}`)
     .join('\n');
-}
-
-async function attempt(load: () => Promise<Loaded>): Promise<Loaded | ConfigError> {
-  try {
-    return await load();
-  } catch (thrown) {
-    if (thrown instanceof ConfigError) return thrown;
-    throw thrown;
-  }
 }
 
 function refused({ problems }: ConfigError, message: string): ConfigError {

@@ -6,6 +6,7 @@ import { type Places, places } from './document/places.ts';
 import { ConfigError } from './document/problem.ts';
 import { valueAt } from './document/expanded.ts';
 import { parseFile } from './parse-file.ts';
+import { resultOrError } from '../thrown.ts';
 
 /**
  * Returns the default state directory. Each config file has its own, so that two gateways of one user share no state.
@@ -55,13 +56,10 @@ function settingIn(file: string, files: ConfigFiles): string | undefined {
   const found = files.get(file, configLimitBytes(file));
   if (found.kind !== 'found') return undefined;
   const text = found.bytes.toString('utf8');
-  try {
-    const value = valueAt(parseFile(file, text).data, ['gateway', 'stateDir']);
-    return typeof value === 'string' ? value : undefined;
-  } catch (thrown) {
-    if (thrown instanceof ConfigError) return settingInText(text);
-    throw thrown;
-  }
+  const document = resultOrError(ConfigError, () => parseFile(file, text));
+  if (document instanceof ConfigError) return settingInText(text);
+  const value = valueAt(document.data, ['gateway', 'stateDir']);
+  return typeof value === 'string' ? value : undefined;
 }
 
 /** The setting with its value: quoted, or bare to the end of the line or of the map. */

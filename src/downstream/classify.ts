@@ -15,6 +15,7 @@ import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { type ModernInput, readModern } from './modern-envelope.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
+import { resultOrError } from '../thrown.ts';
 
 /** One message, or the items of a batch, in which an invalid item is a {@link MessageError}. */
 export type ClientInput = Message | readonly (Message | MessageError)[];
@@ -91,14 +92,11 @@ export function idOf(input: ClientInput | undefined): Id {
 
 /** Decides the era and the kind of a POST. The body decides, never a header alone. */
 export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): ClassifiedPost {
-  let input: ClientInput;
-  try {
-    input = readInput(text);
-  } catch (thrown) {
-    if (!(thrown instanceof MessageError)) throw thrown;
-    const { limit } = thrown;
-    const answer = thrown.isResponse ? invalidAnswer(thrown) : undefined;
-    return { kind: 'refused', error: toRefusal(thrown), id: refusedId(thrown), limit, answer };
+  const input = resultOrError(MessageError, () => readInput(text));
+  if (input instanceof MessageError) {
+    const { limit } = input;
+    const answer = input.isResponse ? invalidAnswer(input) : undefined;
+    return { kind: 'refused', error: toRefusal(input), id: refusedId(input), limit, answer };
   }
   const modern =
     'kind' in input && (input.kind === 'request' || input.kind === 'notification')

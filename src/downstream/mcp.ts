@@ -37,6 +37,7 @@ import { OpenStreams } from './streams/open-streams.ts';
 import type { SessionStreams, StreamsParts } from './streams/session-streams.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
+import { expected } from '../thrown.ts';
 
 export interface McpParts extends StreamsParts {
   readonly front: Front;
@@ -404,12 +405,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   async #delete({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Promise<Response> {
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
-    try {
-      await this.#parts.front.endSession(session);
-    } catch (thrown) {
-      if (thrown instanceof GatewayError) return refuse(thrown);
-      throw thrown;
-    }
+    const failure = await this.#parts.front.endSession(session).catch(expected(GatewayError));
+    if (failure instanceof GatewayError) return refuse(failure);
     outgoing.writeHead(204);
     outgoing.end();
     return RESPONSE_ALREADY_SENT;

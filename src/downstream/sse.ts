@@ -18,6 +18,7 @@ import { refuse, refuseOver } from './admission/refusal.ts';
 import type { McpParts } from './mcp.ts';
 import { refusalOfInput, refuseForLoad } from './new-work.ts';
 import { openWriter } from './streams/event-stream.ts';
+import { resultOrError } from '../thrown.ts';
 
 export interface SseParts extends Omit<McpParts, 'openEventLog' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
@@ -146,14 +147,11 @@ export class SseEndpoint {
     if (challenge !== undefined) return refuseOver(challenge);
     // The stream may have ended while the body was received.
     if (this.#clients.get(id ?? '') !== client) return refuse(streamEnded());
-    let input;
-    try {
-      input = readInput(text);
-    } catch (thrown) {
-      if (!(thrown instanceof MessageError)) throw thrown;
-      if (thrown.limit !== undefined) this.#parts.metrics.countLimit(thrown.limit);
-      if (thrown.isResponse) await client.peer.receive(invalidAnswer(thrown), this.#parts.currentOf(principal));
-      return refuse(toRefusal(thrown), refusedId(thrown));
+    const input = resultOrError(MessageError, () => readInput(text));
+    if (input instanceof MessageError) {
+      if (input.limit !== undefined) this.#parts.metrics.countLimit(input.limit);
+      if (input.isResponse) await client.peer.receive(invalidAnswer(input), this.#parts.currentOf(principal));
+      return refuse(toRefusal(input), refusedId(input));
     }
     if (this.#isDraining && 'kind' in input && input.kind === 'request') {
       return refuse(new GatewayError('draining'), input.id);

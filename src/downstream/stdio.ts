@@ -13,6 +13,7 @@ import { type ClientInput, readInput, toRefusal } from './classify.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { errorText, Peer } from './peer.ts';
 import { withoutByteOrderMark } from '../protocol/framing/byte-order-mark.ts';
+import { resultOrError } from '../thrown.ts';
 
 export interface StdioStreams {
   readonly input: Readable;
@@ -58,14 +59,11 @@ export async function serveStdio(
       sink.send(errorText(new GatewayError('parse-error', { message })));
       return;
     }
-    try {
-      receive(readInput(withoutByteOrderMark(line)));
-    } catch (thrown) {
-      if (!(thrown instanceof MessageError)) throw thrown;
-      if (thrown.limit !== undefined) onLimit(thrown.limit);
-      if (thrown.isResponse) receive(invalidAnswer(thrown));
-      else sink.send(errorText(toRefusal(thrown), thrown.id));
-    }
+    const message = resultOrError(MessageError, () => readInput(withoutByteOrderMark(line)));
+    if (!(message instanceof MessageError)) return receive(message);
+    if (message.limit !== undefined) onLimit(message.limit);
+    if (message.isResponse) receive(invalidAnswer(message));
+    else sink.send(errorText(toRefusal(message), message.id));
   });
   input.on('data', (chunk: Buffer) => lines.push(chunk));
   input.once('end', () => {

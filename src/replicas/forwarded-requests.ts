@@ -17,6 +17,7 @@ import type { ForwardedHead } from './forwarded-head.ts';
 import type { ServedExchange } from './incoming-channel.ts';
 import { type ForwardedHandler, MISDIRECTED, UNREADABLE } from './internal-server.ts';
 import { answerLine, messageLine, parseRequestBody } from './modern-exchange.ts';
+import { resultOrError } from '../thrown.ts';
 
 /** Bytes of messages that wait for a slow replica. Messages beyond it are dropped. */
 const UNSENT_BYTES = 1_048_576;
@@ -142,12 +143,9 @@ async function receiveMessage(
   const limits = { limitBytes, budget: endpoints.bodies, principal: principal.key };
   const text = await postedText(exchange, headers, limits);
   if (typeof text !== 'string') return text;
-  try {
-    const message = parseMessage(text);
-    if (message.kind !== 'request') await front.handleLateMessage(headers.sessionId ?? '', principal, view, message);
-  } catch (thrown) {
-    if (!(thrown instanceof MessageError)) throw thrown;
-  }
+  const message = resultOrError(MessageError, () => parseMessage(text));
+  if (!(message instanceof MessageError) && message.kind !== 'request')
+    await front.handleLateMessage(headers.sessionId ?? '', principal, view, message);
   exchange.outgoing.writeHead(204);
   exchange.outgoing.end();
   return RESPONSE_ALREADY_SENT;

@@ -16,6 +16,7 @@ import type { SessionRef } from '../store/session-store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { InternalKeys } from './internal-keys.ts';
 import { RemoteOwner } from './remote-owner.ts';
+import { expected } from '../thrown.ts';
 
 /** An answer of the table is used again for this long. The owner checks it. */
 const CACHED_MS = 1_000;
@@ -161,18 +162,17 @@ export class ReplicaOwners implements Owners {
     name: string,
     last: Member | undefined,
   ): Promise<Ownership> {
-    let claim: ClaimedOwner;
-    try {
-      claim = await this.#claim(key, owned.kind === 'session' && owned.isNew === true);
-    } catch (thrown) {
-      if (!(thrown instanceof GatewayError)) throw thrown;
+    const claim = await this.#claim(key, owned.kind === 'session' && owned.isNew === true).catch(
+      expected(GatewayError),
+    );
+    if (claim instanceof GatewayError) {
       // Without a table, requests go to the last known owner, which refuses what it does not have any more. Modern requests need no table.
       const isPassedOn = last !== undefined && !(owned.kind === 'session' && owned.isForwarded === true);
       if (isPassedOn) {
         this.#cached.set(name, { member: last, untilMs: performance.now() + CACHED_MS });
         return this.#elsewhere(last);
       }
-      if (owned.kind === 'session') throw thrown;
+      if (owned.kind === 'session') throw claim;
       return HERE;
     }
     this.#cached.delete(name);

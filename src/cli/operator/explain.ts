@@ -19,6 +19,7 @@ import { oneLine, shownText } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { endpointPath } from '../../endpoint-path.ts';
+import { resultOrError } from '../../thrown.ts';
 
 export type ExplainedKind = 'tool' | 'prompt' | 'resource';
 
@@ -103,12 +104,9 @@ function describedBy(text: string): Record<string, unknown> {
 /** Returns the arguments of a call. @throws {CliError} also if an explanation would be about other ones than a client sends. */
 function argumentsIn(text: string): Record<string, unknown> {
   const args = objectIn(text, '--args');
-  try {
-    checkJson(text, CLIENT_BOUNDS);
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    throw new CliError(EXIT.usage, `--args: a client that sends this is refused: ${thrown.message}`);
-  }
+  const fault = resultOrError(JsonTextError, () => checkJson(text, CLIENT_BOUNDS));
+  if (fault instanceof JsonTextError)
+    throw new CliError(EXIT.usage, `--args: a client that sends this is refused: ${fault.message}`);
   // An integer that is rounded stays beyond the numbers that conditions read. A number that becomes infinite would be sent as `null`.
   const huge = infiniteNumber(text);
   if (huge === undefined) return args;

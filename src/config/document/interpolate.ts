@@ -1,3 +1,5 @@
+import { resultOrError } from '../../thrown.ts';
+
 /**
  * Expands `${…}` in config values. One grammar serves the files of all clients:
  *
@@ -41,12 +43,8 @@ class Unexpandable extends Error {}
  * and words of the file, never a value.
  */
 export function expand(text: string, lookup: Lookup, syntax: ExpansionSyntax = 'plain'): Expansion {
-  try {
-    return { text: expandText(text, lookup, syntax) };
-  } catch (thrown) {
-    if (thrown instanceof Unexpandable) return { problem: thrown.message };
-    throw thrown;
-  }
+  const expanded = resultOrError(Unexpandable, () => expandText(text, lookup, syntax));
+  return expanded instanceof Unexpandable ? { problem: expanded.message } : { text: expanded };
 }
 
 function expandText(text: string, lookup: Lookup, syntax: ExpansionSyntax): string {

@@ -1,5 +1,4 @@
 import { GatewayError } from '../../errors.ts';
-import type { RawObject } from '../../json/json.ts';
 import { type Answer, errorAnswer, isUnambiguous } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
@@ -15,6 +14,7 @@ import { soleRecipient, taskIn } from './sole-recipient.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
+import { resultOrError } from '../../thrown.ts';
 
 /** A character of a text takes up to two bytes. */
 const CHAR_BYTES = 2;
@@ -64,13 +64,10 @@ export function relayServerRequest(
   if (refusal !== undefined) return refuse(`The client is not asked: ${refusal}`);
   const { client, exchange } = recipient;
   const marked = marks.withTaskId(link, client, request.params);
-  let asked: RawObject;
-  try {
-    asked = policy.toClient(client, link.upstream, { method, params: marked }, exchange?.view);
-  } catch (thrown) {
-    if (!(thrown instanceof GatewayError)) throw thrown;
-    return refuse(`The client is not asked: ${thrown.message}`);
-  }
+  const asked = resultOrError(GatewayError, () =>
+    policy.toClient(client, link.upstream, { method, params: marked }, exchange?.view),
+  );
+  if (asked instanceof GatewayError) return refuse(`The client is not asked: ${asked.message}`);
   const params = client.dialect.downgradeServerRequest(method, asked);
   if (params === undefined || !canBeAsked(client.clientCapabilities, method, request.params)) {
     client.onUnsupportedRequest(method, request.params, exchange);

@@ -2,6 +2,7 @@ import { systemCode } from '../../thrown.ts';
 import { type Executed, GatewayError } from '../../errors.ts';
 import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
+import { resultOrError } from '../../thrown.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
@@ -47,14 +48,9 @@ function saysSessionUnknown({ status, text, body }: ErrorResponse, response: Res
 
 function readResponse(body: string | undefined): Response | undefined {
   if (body === undefined) return undefined;
-  try {
-    const message = parseMessage(body);
-    return message.kind === 'result' || message.kind === 'error' ? message : undefined;
-  } catch (thrown) {
-    // Some servers and proxies send error pages with the media type of JSON.
-    if (thrown instanceof MessageError) return undefined;
-    throw thrown;
-  }
+  // Some servers and proxies send error pages with the media type of JSON.
+  const message = resultOrError(MessageError, () => parseMessage(body));
+  return 'kind' in message && (message.kind === 'result' || message.kind === 'error') ? message : undefined;
 }
 
 /**

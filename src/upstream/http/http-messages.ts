@@ -1,5 +1,6 @@
 import type { Preparsed } from '../../json/json.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
+import { resultOrError } from '../../thrown.ts';
 
 /**
  * Parses one JSON text: a message, or a batch, which 2025-03-26 allows. Calls `onMalformed` for text that is no message.
@@ -12,32 +13,10 @@ export function readMessages(
   onMalformed: (error: MessageError) => void,
   preparsed?: Preparsed,
 ): void {
-  if (!isBatch(text)) {
-    const only = parseOne(text, preparsed);
-    if (only instanceof MessageError) onMalformed(only);
-    else onMessage(only);
-    return;
-  }
-  for (const item of parseAll(text)) {
+  const parse = () => (isBatch(text) ? parseBatch(text) : [parseMessage(text, preparsed)]);
+  const read = resultOrError(MessageError, parse);
+  for (const item of read instanceof MessageError ? [read] : read) {
     if (item instanceof MessageError) onMalformed(item);
     else onMessage(item);
-  }
-}
-
-function parseOne(text: string, preparsed: Preparsed | undefined): Message | MessageError {
-  try {
-    return parseMessage(text, preparsed);
-  } catch (thrown) {
-    if (thrown instanceof MessageError) return thrown;
-    throw thrown;
-  }
-}
-
-function parseAll(text: string): readonly (Message | MessageError)[] {
-  try {
-    return parseBatch(text);
-  } catch (thrown) {
-    if (thrown instanceof MessageError) return [thrown];
-    throw thrown;
   }
 }

@@ -33,6 +33,7 @@ import {
 } from '../rpc/transport.ts';
 import type { WrapperCommands } from './launch/wrapper-commands.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
+import { resultOrError } from '../../thrown.ts';
 
 export interface StdioOptions {
   readonly upstream: string;
@@ -244,16 +245,10 @@ class StdioTransport implements Transport {
 
   #readLine(line: string): void {
     const text = withoutByteOrderMark(line);
-    let message;
-    try {
-      message = this.#parse(text);
-    } catch (thrown) {
-      if (!(thrown instanceof MessageError)) throw thrown;
-      if (isBatch(text)) this.#readBatch(text);
-      else this.#onNonProtocolLine(text, thrown);
-      return;
-    }
-    this.#deliver(message, text);
+    const message = resultOrError(MessageError, () => this.#parse(text));
+    if (!(message instanceof MessageError)) this.#deliver(message, text);
+    else if (isBatch(text)) this.#readBatch(text);
+    else this.#onNonProtocolLine(text, message);
   }
 
   /** Parses a message. Errors inside of a result are left to its reader. @throws {MessageError} */
@@ -267,14 +262,8 @@ class StdioTransport implements Transport {
   }
 
   #readBatch(text: string): void {
-    let items;
-    try {
-      items = parseBatch(text);
-    } catch (thrown) {
-      if (!(thrown instanceof MessageError)) throw thrown;
-      this.#addNonProtocolOutput(text, thrown);
-      return;
-    }
+    const items = resultOrError(MessageError, () => parseBatch(text));
+    if (items instanceof MessageError) return this.#addNonProtocolOutput(text, items);
     for (const item of items) {
       if (this.#isFinished) return;
       if (item instanceof MessageError) this.#addNonProtocolOutput(text, item);
