@@ -45,8 +45,6 @@ export interface AuditLogEvents extends ChainEvents {
 export interface AuditLogParts extends ChainWriterParts {
   readonly settings: AuditLogSettings;
   readonly events: AuditLogEvents;
-  /** Returns the time, ms since the epoch. */
-  readonly now?: () => number;
 }
 
 interface Entry {
@@ -65,7 +63,6 @@ interface Entry {
  */
 export class AuditLog implements AuditWriter {
   readonly #parts: AuditLogParts;
-  readonly #now: () => number;
   readonly #texts: RecordTexts;
   readonly #chain: ChainWriter;
   #queue: Entry[] = [];
@@ -85,9 +82,8 @@ export class AuditLog implements AuditWriter {
 
   private constructor(parts: AuditLogParts) {
     this.#parts = parts;
-    this.#now = parts.now ?? Date.now;
-    this.#texts = new RecordTexts(parts.settings.recordBytes, this.#now);
-    this.#chain = new ChainWriter(parts, this.#now);
+    this.#texts = new RecordTexts(parts.settings.recordBytes);
+    this.#chain = new ChainWriter(parts);
   }
 
   /** Continues the chain of the sink. If the first record cannot be written, it is written later. */
@@ -293,7 +289,7 @@ export class AuditLog implements AuditWriter {
   }
 
   #droppedText(count: number): string {
-    return JSON.stringify({ time: new Date(this.#now()).toISOString(), kind: 'dropped', count }).slice(1, -1);
+    return JSON.stringify({ time: new Date().toISOString(), kind: 'dropped', count }).slice(1, -1);
   }
 
   /** Writes the records again that are in doubt, and releases their part of the queue. */

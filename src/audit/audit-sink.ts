@@ -23,22 +23,21 @@ export interface AuditSink {
   readonly isInDoubt: boolean;
   /** Writes lines. Rejects if not all of them were written; then a later call removes or continues what was. */
   append(lines: string): Promise<void>;
-  /** Forces all written lines to the disk. */
-  sync(): Promise<void>;
+  /** Forces all written lines to the disk. Absent for a sink without one. */
+  sync?(): Promise<void>;
   /** Stores the signed head apart from the records. */
   saveHead(text: string): Promise<void>;
-  /** Returns whether lines of this size belong into another file. */
-  isFull(bytes: number): boolean;
-  /** Resolves with false if the file was removed or replaced by somebody else. */
-  isInPlace(): Promise<boolean>;
+  /** Returns whether lines of this size belong into another file. Absent, as {@link rotate}, for a sink without files. */
+  isFull?(bytes: number): boolean;
+  /** Resolves with false if the file was removed or replaced by somebody else. Absent if that cannot be. */
+  isInPlace?(): Promise<boolean>;
   /**
    * Begins another file, and removes files beyond the number to keep.
    *
    * @param firstSeq number of its first record.
    * @param beforeRemoval runs with the number of the oldest record that is kept, before files are removed.
-   * @returns the number of the oldest record that is kept.
    */
-  rotate(firstSeq: number, beforeRemoval: (oldest: number) => Promise<void>): Promise<number>;
+  rotate?(firstSeq: number, beforeRemoval: (oldest: number) => Promise<void>): Promise<void>;
   /** Releases the file. */
   close(): Promise<void>;
 }

@@ -40,7 +40,6 @@ interface Segment {
  */
 export class ChainWriter {
   readonly #parts: ChainWriterParts;
-  readonly #now: () => number;
   #seq: number;
   #mac: string;
   #oldest: number;
@@ -53,10 +52,9 @@ export class ChainWriter {
   #isReported = false;
   #isDirty = false;
 
-  /** Continues the chain of the sink. @param now returns the time, ms since the epoch. */
-  constructor(parts: ChainWriterParts, now: () => number) {
+  /** Continues the chain of the sink. */
+  constructor(parts: ChainWriterParts) {
     this.#parts = parts;
-    this.#now = now;
     const { seq, mac, oldest, headSeq, confirmed, cutBytes, isForged } = parts.sink.found;
     // A number that was used before is never used again.
     this.#seq = Math.max(seq, headSeq);
@@ -115,7 +113,7 @@ export class ChainWriter {
   async write(texts: readonly string[], bytes = 0): Promise<void> {
     const { sink, key } = this.#parts;
     const size = texts.reduce((sum, text) => sum + text.length, 0);
-    if (sink.isFull(size)) await this.#beginFile(await sink.isInPlace());
+    if (sink.isFull?.(size) === true) await this.#beginFile(await this.#isInPlace());
     const records = this.#segmentDue === undefined ? texts : [this.#segmentText(this.#segmentDue), ...texts];
     let [seq, mac, lines] = [this.#seq, this.#mac, ''];
     for (const text of records) {
@@ -133,15 +131,15 @@ export class ChainWriter {
     if (this.#inDoubt !== undefined) await this.#append(this.#inDoubt);
   }
 
-  sync(): Promise<void> {
-    return this.#parts.sink.sync();
+  async sync(): Promise<void> {
+    await this.#parts.sink.sync?.();
   }
 
   /** Stores the head that shows how many records there must be, and begins another file if somebody else has removed this one. */
   async upkeep(): Promise<void> {
     await this.#saveHead();
     this.#isDirty = false;
-    if (await this.#parts.sink.isInPlace()) return;
+    if (await this.#isInPlace()) return;
     await this.#beginFile(false);
     await this.write([]);
   }
@@ -172,6 +170,10 @@ export class ChainWriter {
     [this.#seq, this.#mac, this.#isDirty, this.#segmentDue] = [seq, mac, true, undefined];
   }
 
+  async #isInPlace(): Promise<boolean> {
+    return (await this.#parts.sink.isInPlace?.()) ?? true;
+  }
+
   /** Begins another file. @param isInPlace false if somebody else has removed or replaced the one before. */
   async #beginFile(isInPlace: boolean): Promise<void> {
     const { sink, events } = this.#parts;
@@ -180,20 +182,20 @@ export class ChainWriter {
     // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
     this.#segmentDue = { kind: 'rotated', ...this.#segmentDue, ...(isInPlace ? {} : { replaced: true }) };
     try {
-      this.#oldest = await sink.rotate(this.#seq + 1, async (oldest) => {
+      await sink.rotate?.(this.#seq + 1, async (oldest) => {
         this.#oldest = oldest;
         // If the process dies before the record of the new file, only the head says that these files were not taken away. A full disk needs their room.
         await this.#saveHead().catch(() => undefined);
       });
       this.#isReported = false;
     } catch (thrown) {
-      this.#isReported &&= !(await sink.isInPlace().catch(() => false));
+      this.#isReported &&= !(await this.#isInPlace().catch(() => false));
       throw thrown;
     }
   }
 
   #segmentText({ kind, ...more }: Segment): string {
-    const time = new Date(this.#now()).toISOString();
+    const time = new Date().toISOString();
     const members = { time, kind, previous: this.#mac, key: this.#parts.key.id, oldest: this.#oldest, ...more };
     return JSON.stringify(members).slice(1, -1);
   }
@@ -202,6 +204,6 @@ export class ChainWriter {
   #saveHead({ seq, mac }: Pick<ChainedBatch, 'seq' | 'mac'> = { seq: this.#seq, mac: this.#mac }): Promise<void> {
     const { sink, key } = this.#parts;
     const confirmed = this.#confirmed < seq ? this.#confirmed : undefined;
-    return sink.saveHead(headText(key, { seq, mac, oldest: this.#oldest, confirmed }, this.#now()));
+    return sink.saveHead(headText(key, { seq, mac, oldest: this.#oldest, confirmed }, Date.now()));
   }
 }

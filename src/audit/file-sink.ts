@@ -34,7 +34,6 @@ export class FileSink implements AuditSink {
   #size: number;
   /** Number of the first record in the file; undefined while it is empty. */
   #firstSeq: number | undefined;
-  #oldest: number;
   #isTorn = false;
 
   private constructor(
@@ -54,7 +53,6 @@ export class FileSink implements AuditSink {
     this.#file = file;
     this.#size = opened.tail.wholeBytes;
     this.#firstSeq = opened.tail.firstSeq;
-    this.#oldest = opened.found.oldest;
     this.found = opened.found;
   }
 
@@ -145,7 +143,7 @@ export class FileSink implements AuditSink {
     }
   }
 
-  async rotate(firstSeq: number, beforeRemoval: (oldest: number) => Promise<void>): Promise<number> {
+  async rotate(firstSeq: number, beforeRemoval: (oldest: number) => Promise<void>): Promise<void> {
     const before = this.#file;
     // Records of a failed write have their numbers again in the next file.
     if (this.#isTorn) await before.truncate(this.#size);
@@ -159,11 +157,8 @@ export class FileSink implements AuditSink {
     // Files that somebody else has put there do not push out records.
     const renamed = await ownFilesOf(this.#path, this.#keys);
     const removed = renamed.slice(0, Math.max(0, renamed.length - this.#maxFiles));
-    if (removed.length === 0) return this.#oldest;
-    this.#oldest = renamed[removed.length]?.firstSeq ?? firstSeq;
-    await beforeRemoval(this.#oldest);
+    if (removed.length > 0) await beforeRemoval(renamed[removed.length]?.firstSeq ?? firstSeq);
     for (const { path } of removed) await rm(path, { force: true });
-    return this.#oldest;
   }
 
   /** Renames the file, and opens a new one. If that fails, the file gets its name back if it can. */

@@ -84,10 +84,6 @@ export class OtlpSink implements AuditSink {
     }
   }
 
-  async sync(): Promise<void> {
-    // The receiver has the records.
-  }
-
   saveHead(text: string): Promise<void> {
     return this.#head.save(text);
   }
@@ -96,13 +92,8 @@ export class OtlpSink implements AuditSink {
     return this.#size > 0 && this.#size + bytes > this.#parts.maxBytes;
   }
 
-  async isInPlace(): Promise<boolean> {
-    return true;
-  }
-
-  async rotate(): Promise<number> {
+  async rotate(): Promise<void> {
     this.#size = 0;
-    return this.found.oldest;
   }
 
   async close(): Promise<void> {

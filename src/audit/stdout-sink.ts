@@ -50,24 +50,8 @@ export class StdoutSink implements AuditSink {
     }
   }
 
-  async sync(): Promise<void> {
-    // A pipe has no disk.
-  }
-
   saveHead(text: string): Promise<void> {
     return this.#head.save(text);
-  }
-
-  isFull(): boolean {
-    return false;
-  }
-
-  async isInPlace(): Promise<boolean> {
-    return true;
-  }
-
-  async rotate(): Promise<number> {
-    return this.found.oldest;
   }
 
   async close(): Promise<void> {

@@ -224,7 +224,7 @@ test('the death of a process that has removed the oldest file is no removal', BO
   const path = await folder(t);
   const sink = await FileSink.open(path, { maxBytes: 1_000, maxFiles: 1 }, [KEY]);
   const events = { onWritten: () => undefined, onReplaced: () => undefined };
-  const writer = new ChainWriter({ sink, key: KEY, events, process: { version: '0' } }, Date.now);
+  const writer = new ChainWriter({ sink, key: KEY, events, process: { version: '0' } });
   await writer.begin();
   const writeOne = async () => await writer.write([`"kind":"request","name":"${'x'.repeat(600)}"`]);
   for (let n = 0; n < 2; n++) await writeOne();

@@ -25,11 +25,7 @@ export function memorySink(methods: Partial<AuditSink>): AuditSink {
     savesHeadFirst: false,
     isInDoubt: false,
     append: async () => undefined,
-    sync: async () => undefined,
     saveHead: async () => undefined,
-    isFull: () => false,
-    isInPlace: async () => true,
-    rotate: async () => 1,
     close: async () => undefined,
     ...methods,
   };
