@@ -42,8 +42,7 @@ export class CallAnswers {
       const outcome = this.#parts.translator.toClient(exchange, { upstream, era, source }, completed);
       return withStateLoss(holder, upstream, outcome);
     };
-    const storing = holder.stateRecords?.get(upstream);
-    return storing === undefined ? translate() : storing.then(translate);
+    return holder.stateRecords?.get(upstream)?.then(translate) ?? translate();
   }
 
   /**

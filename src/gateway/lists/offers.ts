@@ -221,14 +221,14 @@ export class Offers {
     // Others are loaded when a client needs them.
     if (offers === undefined || (before === undefined && !isCommonKey(key))) return false;
     const listedMs = known?.listedMs;
-    const { writes } = this.stored;
+    const recordOther = this.stored.recorderOfOther(upstream, key);
     const offer = await this.stored.read(upstream, key);
     if (offer === undefined) return false;
     if (replaces) await this.prepare(upstream, offer);
     if (this.#offers.get(upstream) !== offers || offers.get(key)?.listedMs !== listedMs) return false;
     if (before !== undefined && isSameOffer(before, offer)) return false;
     if (!replaces) {
-      this.stored.setByOther(upstream, key, offer, writes);
+      recordOther(offer);
       return true;
     }
     const kept = { key, offer, listedMs };

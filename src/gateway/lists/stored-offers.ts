@@ -103,18 +103,15 @@ export class StoredOffers {
     this.#byOthers.delete(nameOf(upstream, key));
   }
 
-  /** The number of finished writes. */
-  get writes(): number {
-    return this.#writes;
-  }
-
   /**
-   * Records an offer that another process has written and that differs from the one in memory.
-   *
-   * @param writes when the offer was read. A later write of this process may have replaced it.
+   * Returns a function that records an offer of another process, which is read from now on and differs from the one in memory. A write of this
+   * process meanwhile may have replaced it.
    */
-  setByOther(upstream: string, key: OfferKey, offer: Offer, writes: number): void {
-    if (this.#writes === writes) this.#byOthers.set(nameOf(upstream, key), offer);
+  recorderOfOther(upstream: string, key: OfferKey): (offer: Offer) => void {
+    const writes = this.#writes;
+    return (offer) => {
+      if (this.#writes === writes) this.#byOthers.set(nameOf(upstream, key), offer);
+    };
   }
 
   /** Returns whether another process has written the same offer. */

@@ -27,13 +27,13 @@ async function open(): Promise<{ stored: StoredOffers } & AsyncDisposable> {
 test('an offer read before a write of this process is not kept as that of another', async () => {
   await using at = await open();
   const { stored } = at;
-  const { writes } = stored;
+  const record = stored.recorderOfOther('up', KEY);
   stored.write('up', KEY, OFFER);
   await stored.flush();
-  stored.setByOther('up', KEY, OFFER, writes);
+  record(OFFER);
   assert.equal(stored.isByOther('up', KEY, OFFER), false);
 
-  stored.setByOther('up', KEY, OFFER, stored.writes);
+  stored.recorderOfOther('up', KEY)(OFFER);
   assert.equal(stored.isByOther('up', KEY, OFFER), true);
 });
 
