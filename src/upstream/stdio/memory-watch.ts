@@ -16,14 +16,11 @@ interface Watched {
  */
 export class MemoryWatch {
   readonly #tagged: Pick<TaggedProcesses, 'pidsByTag'>;
-  readonly #procDir: string;
   readonly #watched = new Map<string, Watched>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param procDir the directory in which the system shows processes. */
-  constructor(tagged: Pick<TaggedProcesses, 'pidsByTag'>, procDir = '/proc') {
+  constructor(tagged: Pick<TaggedProcesses, 'pidsByTag'>) {
     this.#tagged = tagged;
-    this.#procDir = procDir;
   }
 
   /** Calls `onExceeded` once when the processes with this tag use more than `limitBytes` together. Returns a function that ends the watch. */
@@ -48,7 +45,7 @@ export class MemoryWatch {
   async #look(): Promise<void> {
     const pids = await this.#tagged.pidsByTag();
     for (const [tag, { limitBytes, onExceeded }] of this.#watched) {
-      const { memoryBytes = 0 } = await memoryOf(pids.get(tag) ?? [], this.#procDir);
+      const { memoryBytes = 0 } = await memoryOf(pids.get(tag) ?? []);
       if (memoryBytes <= limitBytes || !this.#watched.delete(tag)) continue;
       onExceeded(memoryBytes);
     }

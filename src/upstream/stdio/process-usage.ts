@@ -69,7 +69,7 @@ const SOURCES = [
 ] as const;
 
 /** Resolves with the memory of the readable processes together. A process may end in the meantime. */
-export async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
+export async function memoryOf(pids: readonly number[], procDir = '/proc'): Promise<Memory> {
   for (const { file, line, note } of SOURCES) {
     const read = await Promise.all(pids.map((pid) => readBytes(`${procDir}/${pid}/${file}`, line)));
     const known = read.filter((bytes) => bytes !== undefined);
