@@ -56,7 +56,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   // Every failure can become a JSON-RPC error.
   'errors.ts': ['protocol'],
   'small-collections.ts': [],
-  'bounded-map.ts': [],
+  'map-entries.ts': [],
   'deadline.ts': [],
   'fair-slots.ts': [],
   'limits.ts': [],
@@ -74,7 +74,7 @@ const TOP = ['main.ts', 'cli', 'compile-cache.ts', 'young-objects.ts', 'compose'
 
 /** May be imported by anyone. */
 const COMMON = [
-  'bounded-map.ts',
+  'map-entries.ts',
   'deadline.ts',
   'fair-slots.ts',
   'errors.ts',

@@ -1,4 +1,4 @@
-import { setLatest } from '../bounded-map.ts';
+import { setLatest } from '../map-entries.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 
 /** The time that an inactive token is not asked about again. */

@@ -10,6 +10,7 @@ import { FairSlots } from '../fair-slots.ts';
 import { InactiveTokens } from './inactive-tokens.ts';
 import { introspect, UnjudgedTokenError } from './introspection-request.ts';
 import { audienceFault, principalOf, type TokenVerdict } from './token-claims.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** The time that an active token is not asked about again. A revocation at the issuer holds after it. */
 const ACTIVE_MS = 60_000;
@@ -95,11 +96,9 @@ export class Introspection {
 
   /** Asks the issuer; requests with the same token share one answer. Resolves with undefined if too many wait. @throws if it cannot be asked. */
   #ask(id: string, token: string, address: string): Promise<IntrospectionResponse | undefined> {
-    const known = this.#asking.get(id);
-    if (known !== undefined) return known;
-    const asking = this.#slots.run(address, () => this.#askNow(token)).finally(() => this.#asking.delete(id));
-    this.#asking.set(id, asking);
-    return asking;
+    return getOrMake(this.#asking, id, () =>
+      this.#slots.run(address, () => this.#askNow(token)).finally(() => this.#asking.delete(id)),
+    );
   }
 
   async #askNow(token: string): Promise<IntrospectionResponse> {

@@ -1,4 +1,4 @@
-import { setLatest } from '../bounded-map.ts';
+import { setLatest } from '../map-entries.ts';
 import { type CryptoKey, errors } from 'jose';
 import type { Logger } from 'pino';
 import type { Egress } from '../egress/egress.ts';

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { setLatest } from '../bounded-map.ts';
+import { setLatest } from '../map-entries.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 

@@ -37,6 +37,7 @@ import {
 } from './resources/resources.ts';
 import { uriToClient } from './uri.ts';
 import { upstreamIn, type View } from './view.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** The merged offers of one endpoint. An immutable snapshot: a changed offer leads to a new catalog. */
 export interface Catalog {
@@ -96,8 +97,7 @@ function digest(...lists: readonly (readonly string[])[]): string {
  *   upstream that has none.
  */
 export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
-  const known = catalogs.get(view) ?? new WeakCache<Catalog>();
-  catalogs.set(view, known);
+  const known = getOrMake(catalogs, view, () => new WeakCache());
   const parts = view.upstreams.map(({ id }) => idOf(offers.get(id)));
   return known.get(`${parts.join(' ')} ${idOf(limits)}`, () => build(view, offers, limits));
 }
@@ -222,12 +222,7 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
 /** Returns a list in the form of a revision, without items that its clients cannot read: the same array on each call. */
 export function listTexts(catalog: Catalog, list: ListName, revision: Revision): readonly string[] {
   const key = `${list} ${revision}`;
-  let texts = catalog.texts.get(key);
-  if (texts === undefined) {
-    texts = textsAt(catalog, list, revision);
-    catalog.texts.set(key, texts);
-  }
-  return texts;
+  return getOrMake(catalog.texts, key, () => textsAt(catalog, list, revision));
 }
 
 function textsAt({ callables, resources }: Catalog, list: ListName, revision: Revision): readonly string[] {

@@ -7,6 +7,7 @@ import { shapeOf } from './items/shapes.ts';
 import { cleanItemText, replaceLoneSurrogates } from './items/texts.ts';
 import { unlessMalformed } from '../json/malformed.ts';
 import { hasUnseen, shownText } from '../peer-text.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** An item that an upstream lists and that the catalog does not publish. */
 export interface Quarantined {
@@ -137,12 +138,7 @@ const readings = { modern: new WeakMap<RawObject, Reading>(), legacy: new WeakMa
  */
 export function readItem(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const known = isModern ? readings.modern : readings.legacy;
-  let reading = known.get(item);
-  if (reading === undefined) {
-    reading = read(kind, item, isModern);
-    known.set(item, reading);
-  }
-  return reading;
+  return getOrMake(known, item, () => read(kind, item, isModern));
 }
 
 /** Returns whether {@link readItem} has read the item already. */

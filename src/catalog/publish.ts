@@ -5,6 +5,7 @@ import type { ItemKind } from './items/kind.ts';
 import { toolTextAt } from './items/revision-text.ts';
 import { itemToClient } from './rewrite.ts';
 import type { ViewUpstream } from './view.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** Published texts by item and form. Views, catalogs and sessions share them. */
 const texts = new WeakMap<RawObject, Map<string, string>>();
@@ -20,18 +21,14 @@ function formOf({ id, rawUris, isPerCall }: ViewUpstream, name: string | undefin
  * @param name the published name of a tool or prompt.
  */
 export function publishedText(kind: ItemKind, upstream: ViewUpstream, item: RawObject, name?: string): string {
-  const known = texts.get(item) ?? new Map<string, string>();
-  texts.set(item, known);
+  const known = getOrMake(texts, item, () => new Map());
   const form = formOf(upstream, name);
-  let text = known.get(form);
-  if (text === undefined) {
+  return getOrMake(known, form, () => {
     let published = itemToClient(kind, upstream, item);
     if (kind === 'tool' && upstream.isPerCall === true) published = withoutTaskSupport(published);
     if (name !== undefined && name !== item.string('name')) published = published.with('name', JSON.stringify(name));
-    text = oneLine(published.toString());
-    known.set(form, text);
-  }
-  return text;
+    return oneLine(published.toString());
+  });
 }
 
 /**

@@ -1,3 +1,5 @@
+import { getOrMake } from '../map-entries.ts';
+
 /** A cache that holds its values weakly: equal keys get the same value for as long as it is referenced elsewhere. */
 export class WeakCache<T extends object> {
   readonly #values = new Map<string, WeakRef<T>>();
@@ -34,8 +36,6 @@ export function idOf(object: object | undefined): number {
 export function oncePer<Key extends object, Result extends object>(make: (key: Key) => Result): (key: Key) => Result {
   const results = new WeakMap<Key, Result>();
   return (key) => {
-    let result = results.get(key);
-    if (result === undefined) results.set(key, (result = make(key)));
-    return result;
+    return getOrMake(results, key, () => make(key));
   };
 }

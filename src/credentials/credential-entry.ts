@@ -2,6 +2,7 @@ import type { GatewayError } from '../errors.ts';
 import type { Proof } from '../policy/callers.ts';
 import type { Credential } from '../upstream/http/request-credentials.ts';
 import type { StepUp } from './step-up.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** Longest pause after a failure. */
 export const LAST_RETRY_MS = 30_000;
@@ -111,17 +112,15 @@ export function chosenIn(audience: Audience, subjects: readonly Proof[], nowMs: 
     return refusal === undefined && each.verification > refusedAt;
   });
   const subject = accepted ?? subjects[0];
-  let entry = entries.get(subject);
-  if (entry === undefined) {
+  const entry = getOrMake(entries, subject, () => {
     for (const [former, { held, failure, acquiring }] of entries) {
       const isNeeded =
         (held !== undefined && nowMs < held.usableUntilMs) || failure !== undefined || acquiring !== undefined;
       if (!isNeeded || !subjects.some((each) => each === former)) entries.delete(former);
     }
     const none = { held: undefined, failure: undefined, acquiring: undefined };
-    entry = { audience, subject, ...none, isUnanswered: false, renewableAtMs: 0 };
-    entries.set(subject, entry);
-  }
+    return { audience, subject, ...none, isUnanswered: false, renewableAtMs: 0 };
+  });
   audience.present = entry;
   return entry;
 }

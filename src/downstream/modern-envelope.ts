@@ -7,6 +7,7 @@ import { JsonTextError } from '../json/json.ts';
 import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/framing/mcp-headers.ts';
 import { isModernRevision, MODERN_REVISIONS } from '../protocol/revisions.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** A message of the modern era, or the reason to refuse it. */
 export type ModernInput =
@@ -30,8 +31,7 @@ const callers = new WeakMap<Envelope, WeakMap<Principal, ModernCaller>>();
 
 /** Returns the caller of a request. Requests of one client mostly get the same object. */
 export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
-  let byPrincipal = callers.get(envelope);
-  if (byPrincipal === undefined) callers.set(envelope, (byPrincipal = new WeakMap()));
+  const byPrincipal = getOrMake(callers, envelope, () => new WeakMap());
   const last = byPrincipal.get(principal);
   if (last?.view === view) return last;
   const { version, clientCapabilities, logLevel, clientInfo } = envelope;

@@ -4,6 +4,7 @@ import { type LimitName, LIMITS } from '../limits.ts';
 import { EgressError } from './egress-error.ts';
 import type { Resolve, UrlSource } from './guarded-connector.ts';
 import { isNestedDeeper } from './nesting.ts';
+import { getOrMake } from '../map-entries.ts';
 
 const TIMEOUT_MS = 5_000;
 
@@ -130,9 +131,7 @@ export class Egress implements AsyncDisposable {
 
   #agent(source: UrlSource, pool?: SocketPool): Promise<Agent> {
     const key = pool === undefined ? source : `${source} ${pool.connectMs}`;
-    let agent = this.#agents.get(key);
-    if (agent === undefined) this.#agents.set(key, (agent = this.#open(source, pool)));
-    return agent;
+    return getOrMake(this.#agents, key, () => this.#open(source, pool));
   }
 
   async #open(source: UrlSource, pool: SocketPool | undefined): Promise<Agent> {

@@ -3,6 +3,7 @@ import { isMalformed } from '../json/malformed.ts';
 import { canonicalText } from './canonical.ts';
 import { hiddenCharacters } from './hidden-characters.ts';
 import { imperatives } from './imperative-text.ts';
+import { getOrMake } from '../map-entries.ts';
 
 export const LISTED_KINDS = ['tool', 'prompt', 'resource', 'template'] as const;
 export type ListedKind = (typeof LISTED_KINDS)[number];
@@ -58,11 +59,7 @@ export function idOf({ kind, key }: Pick<Definition, 'kind' | 'key'>): string {
  * with the data of a server.
  */
 function definitionOf(kind: ListedKind, item: RawObject): Definition | undefined {
-  let definition = known.get(item);
-  if (definition === undefined) {
-    definition = read(kind, item) ?? 'unpinned';
-    known.set(item, definition);
-  }
+  const definition = getOrMake(known, item, () => read(kind, item) ?? 'unpinned');
   return definition === 'unpinned' ? undefined : definition;
 }
 

@@ -3,6 +3,7 @@ import { unlessMalformed } from '../json/malformed.ts';
 import { LIMITS } from '../limits.ts';
 import { normalized } from '../mark-runs.ts';
 import type { ArgumentSize } from './when.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** The arguments of a call as conditions read them. */
 export interface ReadArguments {
@@ -54,9 +55,7 @@ export class ArgumentReader {
   /** See {@link readArguments}. */
   read(members: ReadonlySet<string>): ReadArguments | string {
     const key = JSON.stringify([...members].toSorted());
-    let read = this.#known.get(key);
-    if (read === undefined) this.#known.set(key, (read = readArguments(this.#text, members)));
-    return read;
+    return getOrMake(this.#known, key, () => readArguments(this.#text, members));
   }
 }
 

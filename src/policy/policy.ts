@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { setLatest } from '../bounded-map.ts';
+import { getOrMake, setLatest } from '../map-entries.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from './access-config.ts';
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
@@ -80,11 +80,8 @@ export class Policy {
 
   /** Returns the rights of a principal at an endpoint. Computed once for each principal object. */
   rightsOf(principal: Principal, endpoint: string): Rights {
-    let ofPrincipal = this.#known.get(principal);
-    if (ofPrincipal === undefined) this.#known.set(principal, (ofPrincipal = new Map()));
-    let rights = ofPrincipal.get(endpoint);
-    if (rights === undefined) ofPrincipal.set(endpoint, (rights = this.#rightsOf(principal, endpoint)));
-    return rights;
+    const ofPrincipal = getOrMake(this.#known, principal, () => new Map());
+    return getOrMake(ofPrincipal, endpoint, () => this.#rightsOf(principal, endpoint));
   }
 
   /**
@@ -111,11 +108,8 @@ export class Policy {
   /** Returns the rights by which lists for a principal are made. @param own its rights at the endpoint. */
   shownRights(own: Rights, principal: Principal): ListRights {
     if (this.#onDemand === undefined) return own;
-    let ofPrincipal = this.#shown.get(principal);
-    if (ofPrincipal === undefined) this.#shown.set(principal, (ofPrincipal = new Map()));
-    let shown = ofPrincipal.get(own);
-    if (shown === undefined) ofPrincipal.set(own, (shown = this.#shownRights(own, principal)));
-    return shown;
+    const ofPrincipal = getOrMake(this.#shown, principal, () => new Map());
+    return getOrMake(ofPrincipal, own, () => this.#shownRights(own, principal));
   }
 
   #shownRights(own: Rights, principal: Principal): ListRights {
@@ -135,14 +129,12 @@ export class Policy {
 
   /** Returns the greatest weight of the roles of a principal, at any endpoint. Computed once for each principal object. */
   weightOf(principal: Principal): number {
-    let weight = this.#weights.get(principal);
-    if (weight === undefined) {
+    return getOrMake(this.#weights, principal, () => {
       const { values, groups } = this.#valuesOf(principal);
       const names = this.#rolesOf(principal, undefined, values, groups);
       const given = this.#config.roles.filter(({ name }) => names.has(name)).map((role) => role.weight ?? 1);
-      this.#weights.set(principal, (weight = Math.max(1, ...given)));
-    }
-    return weight;
+      return Math.max(1, ...given);
+    });
   }
 
   #valuesOf(principal: Principal) {

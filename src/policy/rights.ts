@@ -13,6 +13,7 @@ import { type ArgumentReader, type ReadArguments, readArguments } from './argume
 import type { ExternalConfig, RuleConfig } from './access-config.ts';
 import { decidesAbout } from './external-question.ts';
 import { FAILS, TRUE } from './outcomes.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** The rights of a principal to one item, found once for all calls of it. */
 export class ItemRights {
@@ -57,13 +58,10 @@ const DIGESTS = new WeakMap<Rule, string>();
 
 /** Returns a hash of what a rule says, without its place and name. */
 function digestOf(rule: Rule): string {
-  let digest = DIGESTS.get(rule);
-  if (digest === undefined) {
+  return getOrMake(DIGESTS, rule, () => {
     const { name: _name, place: _place, ...config } = rule.config;
-    digest = hash('sha256', JSON.stringify([rule.effect, config]), 'base64url');
-    DIGESTS.set(rule, digest);
-  }
-  return digest;
+    return hash('sha256', JSON.stringify([rule.effect, config]), 'base64url');
+  });
 }
 
 /** Returns the part of an identity that the conditions of rules may read; null for none. Principals with other scopes share rights if no rule reads scopes. */
@@ -138,12 +136,9 @@ export class Rights implements Subject, ListRights {
 
   /** Returns the rules that apply to an upstream. @param upstream the id of an upstream of the config, so that the map is bounded. */
   #rulesFor(upstream: string): readonly Rule[] {
-    let rules = this.#byUpstream.get(upstream);
-    if (rules === undefined) {
-      rules = this.#rules.filter(({ config }) => config.upstreams?.includes(upstream) ?? true);
-      this.#byUpstream.set(upstream, rules);
-    }
-    return rules;
+    return getOrMake(this.#byUpstream, upstream, () =>
+      this.#rules.filter(({ config }) => config.upstreams?.includes(upstream) ?? true),
+    );
   }
 
   /** Returns the rights to an item, which the caller keeps as long as the item is the same. */
@@ -172,9 +167,7 @@ export class Rights implements Subject, ListRights {
 
   /** Returns whether a rule may allow something of an upstream, whatever it offers. */
   mayShow(upstream: string): boolean {
-    let mayShow = this.#shown.get(upstream);
-    if (mayShow === undefined) this.#shown.set(upstream, (mayShow = this.couldShow(upstream, true)));
-    return mayShow;
+    return getOrMake(this.#shown, upstream, () => this.couldShow(upstream, true));
   }
 
   /** Like {@link mayShow}, for a principal that does not have these rights: nothing is reported. */
@@ -235,12 +228,11 @@ export class WiderRights implements ListRights {
   }
 
   mayShow(upstream: string): boolean {
-    let mayShow = this.#shown.get(upstream);
-    if (mayShow === undefined) {
-      mayShow = this.own.mayShow(upstream) || this.#wider.some((rights) => rights.couldShow(upstream));
-      this.#shown.set(upstream, mayShow);
-    }
-    return mayShow;
+    return getOrMake(
+      this.#shown,
+      upstream,
+      () => this.own.mayShow(upstream) || this.#wider.some((rights) => rights.couldShow(upstream)),
+    );
   }
 
   isWhole(upstream: string): boolean {

@@ -1,4 +1,5 @@
 import type { Principal } from './principal.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** A scope that clients may get when a request needs it. */
 export interface ScopeOnDemand {
@@ -49,18 +50,15 @@ export class ScopesOnDemand {
 
   /** Returns the principal with each scope that it lacks, in the order of the config, then with all of them. Computed once for each principal object. */
   widened(principal: Principal): readonly WidenedPrincipal[] {
-    let widened = this.#widened.get(principal);
-    if (widened === undefined) {
+    return getOrMake(this.#widened, principal, () => {
       const { scopesOnDemand = [] } = this.#issuers.get(principal.issuer ?? '') ?? {};
       const lacking = scopesOnDemand.map(({ scope }) => scope).filter((scope) => !principal.scopes.includes(scope));
       const sets = [...lacking.map((scope) => [scope]), ...(lacking.length > 1 ? [lacking] : [])];
-      widened = sets.map((scopes) => ({
+      return sets.map((scopes) => ({
         scopes,
         principal: { ...principal, scopes: [...principal.scopes, ...scopes] },
       }));
-      this.#widened.set(principal, widened);
-    }
-    return widened;
+    });
   }
 
   /**

@@ -17,6 +17,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { InternalKeys } from './internal-keys.ts';
 import { RemoteOwner } from './remote-owner.ts';
 import { expected } from '../thrown.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** An answer of the table is used again for this long. The owner checks it. */
 const CACHED_MS = 1_000;
@@ -219,12 +220,11 @@ export class ReplicaOwners implements Owners {
   }
 
   #ownerAt(member: Member): RemoteOwner {
-    let owner = this.#remotes.get(member.id);
-    if (owner === undefined) {
-      owner = new RemoteOwner(member, this.#parts.keys, this.#parts.metrics, this.#parts.tokenOf);
-      this.#remotes.set(member.id, owner);
-    }
-    return owner;
+    return getOrMake(
+      this.#remotes,
+      member.id,
+      () => new RemoteOwner(member, this.#parts.keys, this.#parts.metrics, this.#parts.tokenOf),
+    );
   }
 
   stillOwns(session: SessionRef): boolean | Promise<boolean> {
@@ -268,12 +268,7 @@ export class ReplicaOwners implements Owners {
   }
 
   #connectionKeyOf(ref: ConnectionRef): PlacementKey {
-    let key = this.#connectionKeys.get(ref);
-    if (key === undefined) {
-      key = { principal: ref.principal, name: connectionName(ref.name) };
-      this.#connectionKeys.set(ref, key);
-    }
-    return key;
+    return getOrMake(this.#connectionKeys, ref, () => ({ principal: ref.principal, name: connectionName(ref.name) }));
   }
 
   #release(key: PlacementKey, hasRequests: boolean): void {

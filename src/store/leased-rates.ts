@@ -1,4 +1,4 @@
-import { setLatest } from '../bounded-map.ts';
+import { setLatest } from '../map-entries.ts';
 import { GatewayError } from '../errors.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import type { RateTable } from './rate-table.ts';

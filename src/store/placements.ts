@@ -9,6 +9,7 @@ import {
   type PlacementTable,
 } from './placement-table.ts';
 import { within } from './within.ts';
+import { getOrMake } from '../map-entries.ts';
 
 /** A table answers within this part of a lease, so that a lease is renewed several times before it lapses. */
 const RENEWALS_PER_LEASE = 5;
@@ -149,11 +150,7 @@ export class Placements {
       return await within(this.#claim(key, claimant), this.#waitMs);
     }
     const name = keyText(key);
-    let claiming = this.#claiming.get(name);
-    if (claiming === undefined) {
-      claiming = this.#claim(key).finally(() => this.#claiming.delete(name));
-      this.#claiming.set(name, claiming);
-    }
+    const claiming = getOrMake(this.#claiming, name, () => this.#claim(key).finally(() => this.#claiming.delete(name)));
     return await within(claiming, this.#waitMs);
   }
 

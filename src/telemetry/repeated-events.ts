@@ -1,4 +1,4 @@
-import { setLatest } from '../bounded-map.ts';
+import { getOrMake, setLatest } from '../map-entries.ts';
 
 /** An event that has not happened for this long counts as new. */
 const FORGET_MS = 10 * 60_000;
@@ -32,8 +32,7 @@ export class RepeatedEvents {
    */
   due(key: string, reason: string, nowMs: number): number | undefined {
     const like = reason.replace(/\d+/g, '#');
-    const reasons = this.#events.get(key) ?? new Map<string, Repeated>();
-    this.#events.set(key, reasons);
+    const reasons = getOrMake(this.#events, key, () => new Map());
     const known = reasons.get(like);
     reasons.delete(like);
     if (known === undefined || nowMs - known.seenMs > FORGET_MS + known.intervalMs) {

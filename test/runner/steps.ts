@@ -54,7 +54,7 @@ const ALONE = [
   'test/config/files/file-watch.test.ts',
   'test/downstream/{memory,resume,wire}.test.ts',
   'test/downstream/memory/byte-budget.test.ts',
-  'test/{bounded-map,deadline,small-collections,young-objects,work-turn}.test.ts',
+  'test/{map-entries,deadline,small-collections,young-objects,work-turn}.test.ts',
   'test/json/kept-text.test.ts',
   'test/compose/workers/**/*.test.ts',
 ];

@@ -11,6 +11,7 @@ import { isIncluded } from './glob.ts';
 import { shownText } from '../../peer-text.ts';
 import { publishedName, publishedPrefix } from './name.ts';
 import { prefixesOf, reservedFor } from './prefixes.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** The tool or prompt behind a published name: its upstream, and the upstream's own name for it. */
 export interface Target {
@@ -150,34 +151,26 @@ export function hasTexts(named: NamedItems): boolean {
 
 /** Returns the JSON text of each published item on one line. */
 export function textsOf(named: NamedItems): Texts {
-  let made = texts.get(named);
-  if (made === undefined) {
+  return getOrMake(texts, named, () => {
     const { kind, upstream, items } = named;
     const ofItems = items.map(({ published }) =>
       published === undefined ? '' : publishedText(kind, upstream, published.source.item, published.name),
     );
-    made = { texts: ofItems, digests: ofItems.map((text) => (text === '' ? '' : hash('sha256', text, 'base64url'))) };
-    texts.set(named, made);
-  }
-  return made;
+    return { texts: ofItems, digests: ofItems.map((text) => (text === '' ? '' : hash('sha256', text, 'base64url'))) };
+  });
 }
 
 const revisionTexts = new WeakMap<NamedItems, Map<Revision, readonly (string | undefined)[]>>();
 
 /** Returns the texts of tools in the form of a revision; undefined for a tool without such a form. */
 export function toolTextsOf(named: NamedItems, revision: Revision): readonly (string | undefined)[] {
-  const ofItems = revisionTexts.get(named) ?? new Map<Revision, readonly (string | undefined)[]>();
-  revisionTexts.set(named, ofItems);
-  let made = ofItems.get(revision);
-  if (made === undefined) {
-    made = named.items.map(({ published }) => {
-      if (published === undefined) return undefined;
-      const { item, isModern } = published.source;
-      return toolTextFor(revision, named.upstream, item, published.name, isModern);
-    });
-    ofItems.set(revision, made);
-  }
-  return made;
+  const ofItems = getOrMake(revisionTexts, named, () => new Map());
+  const textOf = ({ published }: NamedItems['items'][number]) => {
+    if (published === undefined) return undefined;
+    const { item, isModern } = published.source;
+    return toolTextFor(revision, named.upstream, item, published.name, isModern);
+  };
+  return getOrMake(ofItems, revision, () => named.items.map(textOf));
 }
 
 const NO_PARAMS: readonly MirroredParam[] = [];

@@ -3,6 +3,7 @@ import { readlink } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, normalize, sep } from 'node:path';
 import { FileState } from './file-state.ts';
 import { judgeLook, nextLookMs, type PendingChange, type WatchTimes } from './look.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Times by which a change is noticed within two seconds of its last byte, also without events and while the file goes on changing. */
 export const CONFIG_TIMES: WatchTimes = { pollMs: 500, settleMs: 200, longestMs: 1_000 };
@@ -148,8 +149,7 @@ async function namesByFolder(files: readonly string[]): Promise<ReadonlyMap<stri
   const names = new Map<string, Set<string>>();
   for (const file of files) {
     const folder = dirname(file);
-    let inFolder = names.get(folder);
-    if (inFolder === undefined) names.set(folder, (inFolder = new Set()));
+    const inFolder = getOrMake(names, folder, () => new Set());
     inFolder.add(basename(file));
     const link = await linkIn(file);
     if (link !== undefined) inFolder.add(link);

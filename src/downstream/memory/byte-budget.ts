@@ -1,4 +1,5 @@
 import { ArraySet } from '../../small-collections.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** An object that keeps bytes for one principal and can give some of them up. */
 export interface ByteHolder {
@@ -53,9 +54,7 @@ export class ByteBudget {
 
   /** Registers a holder without bytes. */
   join(principal: string, holder: ByteHolder): ByteAccount {
-    let share = this.#shares.get(principal);
-    if (share === undefined) this.#shares.set(principal, (share = { holders: new ArraySet<ByteHolder>(), bytes: 0 }));
-    const joined = share;
+    const joined = getOrMake(this.#shares, principal, () => ({ holders: new ArraySet<ByteHolder>(), bytes: 0 }));
     joined.holders.add(holder);
     let held = 0;
     let hasLeft = false;

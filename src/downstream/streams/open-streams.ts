@@ -2,6 +2,7 @@ import type { ClientSession } from '../../gateway/front/front.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { StreamCounts } from '../memory/stream-counts.ts';
 import { SessionStreams, type StreamsParts } from './session-streams.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** The response to `subscriptions/listen`. */
 interface Listen {
@@ -27,13 +28,10 @@ export class OpenStreams {
   /** Returns the streams of a session; undefined if it has ended. */
   of(session: ClientSession): SessionStreams | undefined {
     if (session.closed.aborted) return undefined;
-    let streams = this.#sessions.get(session);
-    if (streams === undefined) {
-      streams = new SessionStreams(session, this.#parts);
-      this.#sessions.set(session, streams);
+    return getOrMake(this.#sessions, session, () => {
       session.closed.addEventListener('abort', () => this.#sessions.delete(session), { once: true });
-    }
-    return streams;
+      return new SessionStreams(session, this.#parts);
+    });
   }
 
   setReader(session: ClientSession, reader: Principal): void {

@@ -14,6 +14,7 @@ import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
 import type { RepeatedCalls } from './repeated-calls.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 const NOTHING_TO_END = (): void => undefined;
 
@@ -109,13 +110,10 @@ export class CallLimits {
       this.#access = access;
       this.#ratesOf = new WeakMap();
     }
-    let known = this.#ratesOf.get(principal);
-    if (known === undefined) {
+    return getOrMake(this.#ratesOf, principal, () => {
       const groups = groupsUnder(access, principal);
-      known = rates.filter(({ to }) => isSelectedByRate(to, principal, groups));
-      this.#ratesOf.set(principal, known);
-    }
-    return known;
+      return rates.filter(({ to }) => isSelectedByRate(to, principal, groups));
+    });
   }
 
   /** @param counted gets a function that uncounts the call. @throws {GatewayError} `repeated-call` */

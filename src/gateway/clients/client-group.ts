@@ -11,6 +11,7 @@ import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { LimitName } from '../../limits.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
 import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
@@ -75,8 +76,7 @@ export class ClientGroup extends ConnectionHolder {
    */
   exclusiveFor(upstream: string, make: (key: string) => ClientGroup): ClientGroup {
     if (this.#isUnusedAt(upstream)) return this;
-    const exclusiveGroups = this.#exclusiveGroups.get(upstream) ?? [];
-    this.#exclusiveGroups.set(upstream, exclusiveGroups);
+    const exclusiveGroups = getOrMake(this.#exclusiveGroups, upstream, () => []);
     const free = exclusiveGroups.find((exclusive) => exclusive.#isUnusedAt(upstream));
     if (free !== undefined) return free;
     const exclusive = make(`${this.key} ${++this.#lastExclusive}`);
@@ -241,12 +241,7 @@ export class ClientGroups {
       this.#byCaller.set(caller, known);
       return known;
     }
-    let making = this.#pending.get(key);
-    if (making === undefined) {
-      making = this.#make(key, caller);
-      this.#pending.set(key, making);
-    }
-    return making;
+    return getOrMake(this.#pending, key, () => this.#make(key, caller));
   }
 
   /** Returns the key of the group that serves a caller by the access policy of now. @param reloads the part that only this process knows. */
@@ -279,8 +274,7 @@ export class ClientGroups {
       group.catalog = await this.#parts.loadCatalog(group);
       group.counterName = this.#counterNameOf(caller);
       this.#ready.set(key, group);
-      const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
-      this.#byPrincipal.set(group.principal, ofPrincipal.add(group));
+      getOrMake(this.#byPrincipal, group.principal, () => new Set()).add(group);
       return group;
     } catch (thrown) {
       this.#pool.release(principal.key);

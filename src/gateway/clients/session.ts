@@ -1,6 +1,6 @@
 import { ArrayMap } from '../../small-collections.ts';
 import { randomInt } from 'node:crypto';
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { isSameRestriction } from '../../catalog/restriction.ts';
 import type { SessionRef } from '../../store/session-store.ts';

@@ -28,6 +28,7 @@ import { SessionIds, type UnsealedSession } from './session-ids.ts';
 import { refusal } from './session-refusals.ts';
 import { SessionRoom } from './session-room.ts';
 import { recordState } from './state-record.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** The longest wait for the process that had a session before, when the session ends. */
 const FORMER_MS = 2_000;
@@ -193,11 +194,9 @@ export class Sessions {
   async #findRestored(id: string, principal: Principal, view: string): Promise<Session | undefined> {
     // Another principal with the same id must not get the same result.
     const key = JSON.stringify([id, principal.key, view]);
-    let restoring = this.#restoring.get(key);
-    if (restoring === undefined) {
-      restoring = this.#restore(id, principal, view).finally(() => this.#restoring.delete(key));
-      this.#restoring.set(key, restoring);
-    }
+    const restoring = getOrMake(this.#restoring, key, () =>
+      this.#restore(id, principal, view).finally(() => this.#restoring.delete(key)),
+    );
     const session = await restoring;
     return session && this.#touchIfOwned(session, principal, view);
   }

@@ -3,6 +3,7 @@ import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connecti
 import { type ConnectionRef, HERE, type Owners } from '../exchange/owners.ts';
 import type { Ownership } from '../front/front.ts';
 import type { HolderLinks } from './holder-links.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** A connection that nobody uses belongs to the next process that asks, after this time. */
 const UNUSED_MS = 30_000;
@@ -84,16 +85,13 @@ export class ConnectionOwners {
   #placeOf(group: ConnectionHolder, upstream: Upstream): Held | undefined {
     const scope = stateScopeOf(upstream, group.era);
     if (scope === 'none') return undefined;
-    const places = this.#places.get(group) ?? new Map<string, Held>();
-    this.#places.set(group, places);
-    const known = places.get(upstream.id);
-    if (known !== undefined) return known;
-    const view = scope === 'principal' ? undefined : group.view;
-    const ref = { principal: group.principal, name: JSON.stringify([upstream.id, view ?? null]) };
-    const name = JSON.stringify([ref.principal, ref.name]);
-    const held = { ref, name, upstream: upstream.id, principal: group.principal, view, usedMs: 0 };
-    places.set(upstream.id, held);
-    return held;
+    const places = getOrMake(this.#places, group, () => new Map());
+    return getOrMake(places, upstream.id, () => {
+      const view = scope === 'principal' ? undefined : group.view;
+      const ref = { principal: group.principal, name: JSON.stringify([upstream.id, view ?? null]) };
+      const name = JSON.stringify([ref.principal, ref.name]);
+      return { ref, name, upstream: upstream.id, principal: group.principal, view, usedMs: 0 };
+    });
   }
 
   /** Notes that a connection is used. All groups that use it share one object, so that each of them keeps it. */

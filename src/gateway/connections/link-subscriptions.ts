@@ -5,6 +5,7 @@ import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { ConnectionHolder, Link, Subscription } from '../exchange/connection-holder.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
 
@@ -82,8 +83,7 @@ export class LinkSubscriptions {
 
   /** Returns the upstream's promise without a wrapper, whose extra turn could let the first update overtake the answer. */
   #subscribe(link: Link, uri: string): Promise<Answer | undefined> {
-    const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer | undefined>>();
-    this.#pending.set(link, pending);
+    const pending = getOrMake(this.#pending, link, () => new Map());
     const subscribing = this.#ending.get(link)?.get(uri) ?? this.#sendSubscribe(link, uri);
     pending.set(uri, subscribing);
     const onEnd = () => pending.delete(uri);

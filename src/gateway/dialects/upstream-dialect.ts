@@ -4,6 +4,7 @@ import type { Era } from '../../protocol/revisions.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { isTerminal, taskError, withTasks } from '../../protocol/tasks.ts';
 import type { ClientDialect } from './client-dialect.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** The parts of a client that a request to an upstream declares. */
 interface DeclaringClient {
@@ -95,12 +96,10 @@ const modernByForwardable = new WeakMap<RawObject, WeakMap<RawObject, RawObject>
  * tasks of 2025-11-25 do not exist in that revision. The tasks extension is declared for clients that have a role in such a task.
  */
 function modernCapabilities({ caller, clientCapabilities, dialect }: DeclaringClient): RawObject {
-  const byDeclared = modernByForwardable.get(clientCapabilities) ?? new WeakMap<RawObject, RawObject>();
-  const known = byDeclared.get(caller.capabilities);
-  if (known !== undefined) return known;
-  const roots = clientCapabilities.object('roots')?.with('listChanged', undefined).toString();
-  const declared = clientCapabilities.with('roots', roots).with('tasks', undefined);
-  const capabilities = dialect.taskRole(caller.capabilities) === 'none' ? declared : withTasks(declared);
-  modernByForwardable.set(clientCapabilities, byDeclared.set(caller.capabilities, capabilities));
-  return capabilities;
+  const byDeclared = getOrMake(modernByForwardable, clientCapabilities, () => new WeakMap());
+  return getOrMake(byDeclared, caller.capabilities, () => {
+    const roots = clientCapabilities.object('roots')?.with('listChanged', undefined).toString();
+    const declared = clientCapabilities.with('roots', roots).with('tasks', undefined);
+    return dialect.taskRole(caller.capabilities) === 'none' ? declared : withTasks(declared);
+  });
 }

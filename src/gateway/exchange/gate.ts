@@ -14,6 +14,7 @@ import type { Caller } from '../front/caller.ts';
 import type { PrincipalShares } from './principal-shares.ts';
 import type { Client } from './exchange.ts';
 import { findHidden, unknownResource, type UpstreamResource, type UpstreamRoute } from './route.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 interface LackingScopes {
   /** As in `scope "write" would allow it`. */
@@ -308,11 +309,8 @@ export class Gate {
 
   #rightsTo(rights: Rights, item: Item, { source }: UpstreamRoute): ItemRights {
     if (item.kind !== 'tool' || source === undefined) return rights.to(item);
-    let ofRights = this.#tools.get(rights);
-    if (ofRights === undefined) this.#tools.set(rights, (ofRights = new WeakMap()));
-    let known = ofRights.get(source);
-    if (known === undefined) ofRights.set(source, (known = rights.to(item)));
-    return known;
+    const ofRights = getOrMake(this.#tools, rights, () => new WeakMap());
+    return getOrMake(ofRights, source, () => rights.to(item));
   }
 }
 

@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import { isAuthRequired } from '../../config/auth-required.ts';
 import type { Config } from '../../config/values/config.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';

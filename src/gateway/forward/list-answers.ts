@@ -17,6 +17,7 @@ import type { ListAnnouncer } from '../lists/changes/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Offers } from '../lists/offers.ts';
 import type { Sealer } from '../handles/sealer.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 const PAGE_ITEMS = 1_000;
 
@@ -68,8 +69,7 @@ export class ListAnswers {
     const { catalog, caller } = asker;
     // A request with other rights than its holder gets another list, so the announced change is still unread.
     if (catalog === holder.catalog) this.#parts.announcer.onListed(holder, kindOf(list));
-    let answers = this.#whole.get(catalog);
-    if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
+    const answers = getOrMake(this.#whole, catalog, () => new Map());
     const key = `${list} ${caller.revision}`;
     return answers.get(key) ?? this.#first(holder, asker, list, request.method, answers, key);
   }

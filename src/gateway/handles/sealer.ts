@@ -1,6 +1,6 @@
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { setLatest } from '../../bounded-map.ts';
+import { getOrMake, setLatest } from '../../map-entries.ts';
 import { GatewayError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
@@ -136,14 +136,11 @@ export class Sealer {
    * the keys cannot tell the text. The texts are those of a config: they are few.
    */
   pseudonymsOf(text: string): readonly [string, ...string[]] {
-    let pseudonyms = this.#pseudonyms.get(text);
-    if (pseudonyms === undefined) {
+    return getOrMake(this.#pseudonyms, text, () => {
       const by = ({ key }: SealingKey) =>
         Buffer.from(hkdfSync('sha256', key, '', `pseudonym ${text}`, PSEUDONYM_BYTES)).toString('base64url');
-      pseudonyms = [by(this.#newest), ...[...this.#keys.values()].map(by)];
-      this.#pseudonyms.set(text, pseudonyms);
-    }
-    return pseudonyms;
+      return [by(this.#newest), ...[...this.#keys.values()].map(by)];
+    });
   }
 
   /** Returns whether the key of a handle that was opened before is still valid. @param nowMs ms since the epoch. */

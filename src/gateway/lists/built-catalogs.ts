@@ -9,6 +9,7 @@ import type { ListRights } from '../../policy/rights.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { workTurn } from '../../work-turn.ts';
 import { restrictionOf } from '../exchange/rights-restriction.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Catalogs kept in memory. A removed one is built again when it is needed. */
 const MAX_CATALOGS = 256;
@@ -108,8 +109,7 @@ export class BuiltCatalogs {
   /** Returns the part of a catalog that rights allow: the same one for the same rights, for as long as a client has it. */
   #restricted(whole: Catalog, offers: ReadonlyMap<string, Offer>, rights: ListRights | undefined): Catalog {
     if (rights === undefined) return whole;
-    let ofRights = this.#ofRights.get(rights);
-    if (ofRights === undefined) this.#ofRights.set(rights, (ofRights = new WeakMap()));
+    const ofRights = getOrMake(this.#ofRights, rights, () => new WeakMap());
     const known = ofRights.get(whole)?.deref();
     if (known !== undefined) return known;
     const catalog = restrictCatalog(whole, offers, restrictionOf(rights), this.#limits);
@@ -124,23 +124,20 @@ export class BuiltCatalogs {
 
   #whole(view: string, clients: OfferKey, offerOf: OfferOf): BuiltCatalog {
     const key = catalogKey(view, clients);
-    const known = this.#catalogs.get(key);
-    if (known !== undefined) return known;
-    const offers = this.#offersOf(view, offerOf);
-    const catalog = buildCatalog(this.view(view), offers, this.#limits);
-    if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
-    const built = { view, catalog, offers };
-    this.#catalogs.set(key, built);
-    return built;
+    return getOrMake(this.#catalogs, key, () => {
+      const offers = this.#offersOf(view, offerOf);
+      const catalog = buildCatalog(this.view(view), offers, this.#limits);
+      if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
+      return { view, catalog, offers };
+    });
   }
 
   toolListSize(view: string, client: Era, offerOf: OfferOf): ToolListSize {
     const key = `${client} ${view}`;
-    const known = this.#toolListSizes.get(key)?.size;
-    if (known !== undefined) return known;
-    const size = toolListSize(this.view(view), this.#offersOf(view, offerOf), this.#limits.maxNameChars);
-    this.#toolListSizes.set(key, { view, size });
-    return size;
+    const measured = getOrMake(this.#toolListSizes, key, () => {
+      return { view, size: toolListSize(this.view(view), this.#offersOf(view, offerOf), this.#limits.maxNameChars) };
+    });
+    return measured.size;
   }
 
   /** Returns a view. @throws {RangeError} if the config has no such view. */

@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import { type Offer, type Refusal, refusedOffer } from '../../catalog/offer.ts';
 import { upstreamIn, type View } from '../../catalog/view.ts';
 import { COMMAND } from '../../command-name.ts';

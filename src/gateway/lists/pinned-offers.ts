@@ -10,6 +10,7 @@ import { listsFor } from '../../lock/lock-file.ts';
 import type { OnChange, Pins } from '../../lock/pins.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Differences of one offer whose changes are described, and that get a log line each. */
 const MAX_EXPLAINED = 50;
@@ -97,15 +98,12 @@ export class PinnedOffers {
   }
 
   #judge(upstream: string, known: PinnedUpstream, offer: Offer): Judged {
-    let judged = known.judged.get(offer);
-    if (judged === undefined) {
+    return getOrMake(known.judged, offer, () => {
       const pinned = listsFor(known.pins.lists.get(upstream), eraOf(offer.revision));
       const differences = compareLists(pinned, offer, MAX_EXPLAINED);
       const isInLock = pinned !== undefined;
-      judged = { offer: pinnedOffer(offer, differences, known.onChange), differences, isInLock };
-      known.judged.set(offer, judged);
-    }
-    return judged;
+      return { offer: pinnedOffer(offer, differences, known.onChange), differences, isInLock };
+    });
   }
 
   /**

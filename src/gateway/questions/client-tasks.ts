@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { getOrMake, setLatest } from '../../map-entries.ts';
 import { randomUUID } from 'node:crypto';
 import { isShown } from '../../catalog/catalog.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
@@ -102,9 +102,7 @@ export class ClientTasks {
   }
 
   #tasksOf(link: Link): Map<string, HostedTask> {
-    const known = this.#hosted.get(link) ?? new Map<string, HostedTask>();
-    this.#hosted.set(link, known);
-    return known;
+    return getOrMake(this.#hosted, link, () => new Map());
   }
 }
 

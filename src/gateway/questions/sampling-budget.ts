@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { personOf, type Principal } from '../../policy/principal.ts';
 

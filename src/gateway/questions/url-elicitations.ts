@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { resultWithin } from '../../deadline.ts';
 import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Returns a key of constant length: the ids are texts of upstreams, and may be long. */
 function keyOf(upstream: string, elicitationId: string): KeptText {
@@ -23,8 +24,7 @@ export class UrlElicitations {
   /** Records a completed elicitation, and ends the waits for it. */
   complete(upstream: string, elicitationId: string): void {
     const key = keyOf(upstream, elicitationId);
-    const done = this.#done.get(upstream) ?? new KeptSet();
-    this.#done.set(upstream, done);
+    const done = getOrMake(this.#done, upstream, () => new KeptSet());
     done.add(key);
     const [oldest] = done;
     if (done.size > LIMITS.completedElicitationsPerUpstream && oldest !== undefined) {
@@ -46,8 +46,7 @@ export class UrlElicitations {
         remaining.delete(key);
         if (remaining.size === 0) resolve();
       };
-      const waiting = this.#waiting.get(key) ?? new Set();
-      this.#waiting.set(key, waiting.add(wake));
+      getOrMake(this.#waiting, key, () => new Set()).add(wake);
       return [key, wake] as const;
     });
     await resultWithin(promise, limitMs);

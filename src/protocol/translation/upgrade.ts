@@ -10,6 +10,7 @@ import { META, metaText, withoutCoreTaskMeta, withoutMeta } from '../meta.ts';
 import { withoutTaskSupport } from '../tasks.ts';
 import { publishedSchema } from '../framing/mirrored-params.ts';
 import { isReservedCode, RPC } from '../rpc-codes.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Methods whose results carry `ttlMs` and `cacheScope`. */
 const CACHEABLE = new Set([
@@ -37,8 +38,7 @@ export interface Stamp {
 const metaCaches = new Map<string, TextCache<string>>();
 
 function withServerInfo(result: RawObject, serverInfo: string): string {
-  let cache = metaCaches.get(serverInfo);
-  if (cache === undefined) metaCaches.set(serverInfo, (cache = new TextCache()));
+  const cache = getOrMake(metaCaches, serverInfo, () => new TextCache());
   return cache.of(result.raw('_meta') ?? '', (raw) => metaText(raw, [[META.serverInfo, serverInfo]]));
 }
 

@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import type { RateLimiterMemory } from 'rate-limiter-flexible';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { RateTable, TakenUnits } from '../rate-table.ts';

@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto';
 
 const CIPHER = 'aes-256-gcm';

@@ -5,6 +5,7 @@ import { EndedSerials } from './ended-serials.ts';
 import { parseId, type RecordEntry, type SessionEntry } from './session-entry.ts';
 import { SessionRecords } from './session-records.ts';
 import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from '../session-store.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Longer than any session id is valid. */
 export const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
@@ -111,12 +112,7 @@ export class SessionTable {
   }
 
   #principal(name: string): PrincipalSessions {
-    let sessions = this.#principals.get(name);
-    if (sessions === undefined) {
-      sessions = { next: undefined, ended: new EndedSerials() };
-      this.#principals.set(name, sessions);
-    }
-    return sessions;
+    return getOrMake(this.#principals, name, () => ({ next: undefined, ended: new EndedSerials() }));
   }
 
   load(session: SessionRef, nowMs: number): SessionRecord | undefined {

@@ -1,5 +1,6 @@
 import { CLIENT_FEATURES, type ClientFeature } from '../../config/values/upstream-config.ts';
 import type { RawObject } from '../../json/json.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** Returns the part of the declared client capabilities that an upstream may use. */
 export type CapabilityFilter = (declared: RawObject) => RawObject;
@@ -8,13 +9,7 @@ export type CapabilityFilter = (declared: RawObject) => RawObject;
 export function capabilityFilter(features: readonly ClientFeature[]): CapabilityFilter {
   if (CLIENT_FEATURES.every((feature) => features.includes(feature))) return (declared) => declared;
   const results = new WeakMap<RawObject, RawObject>();
-  return (declared) => {
-    const known = results.get(declared);
-    if (known !== undefined) return known;
-    const usable = usableCapabilities(declared, features);
-    results.set(declared, usable);
-    return usable;
-  };
+  return (declared) => getOrMake(results, declared, () => usableCapabilities(declared, features));
 }
 
 /** Returns the declared client capabilities without those that an upstream with these features may not use. */

@@ -1,3 +1,5 @@
+import { getOrMake } from '../../map-entries.ts';
+
 /** Pools whose units principals share. */
 export const SHARED_POOLS = ['requests', 'queue', 'processes', 'connections', 'sessions', 'parked'] as const;
 export type SharedPool = (typeof SHARED_POOLS)[number];
@@ -173,11 +175,7 @@ export class FairPool<Waiter extends PoolWaiter = never> {
   /** Returns the part of a principal that gets a unit or begins to wait. */
   #partOf(principal: string): Part<Waiter> {
     const weight = this.#shares.weightOf(principal);
-    let part = this.#parts.get(principal);
-    if (part === undefined) {
-      part = { weight, used: 0, waiting: [], turn: this.#turn };
-      this.#parts.set(principal, part);
-    }
+    const part = getOrMake(this.#parts, principal, () => ({ weight, used: 0, waiting: [], turn: this.#turn }));
     if (isActive(part)) {
       this.#weights += weight - part.weight;
     } else {

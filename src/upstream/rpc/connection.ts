@@ -1,4 +1,4 @@
-import { setLatest } from '../../bounded-map.ts';
+import { setLatest } from '../../map-entries.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import { MAX_TIMER_MS } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';

@@ -1,5 +1,6 @@
 import type { Offer } from '../../../catalog/offer.ts';
 import { type LimitName, LIMITS } from '../../../limits.ts';
+import { getOrMake } from '../../../map-entries.ts';
 
 /** Memory of an item besides its text, and of each character: the item as listed, its published text and the catalog of it. */
 const ITEM_BYTES = 1_024;
@@ -43,9 +44,7 @@ export class PrivateOfferBudget {
       this.#totalBytes += bytes;
       this.#kept.set(offer, { upstream, bytes, count: 1 });
     } else known.count++;
-    let owned = this.#owned.get(owner);
-    if (owned === undefined) this.#owned.set(owner, (owned = new Map()));
-    owned.set(capabilityKey, offer);
+    getOrMake(this.#owned, owner, () => new Map()).set(capabilityKey, offer);
     return undefined;
   }
 

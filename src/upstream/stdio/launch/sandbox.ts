@@ -7,6 +7,7 @@ import { GatewayError } from '../../../errors.ts';
 import type { Launch } from './printed-launch.ts';
 import { isFulfilled } from '../../../thrown.ts';
 import { programFile } from './program-file.ts';
+import { getOrMake } from '../../../map-entries.ts';
 
 const run = promisify(execFile);
 
@@ -161,10 +162,5 @@ function hidingArgs(folder: string, stateDir: string): readonly string[] {
  * change the setting.
  */
 function canDisableNamespaces(bwrap: string): Promise<boolean> {
-  let probe = probes.get(bwrap);
-  if (probe === undefined) {
-    probe = isFulfilled(run(bwrap, PROBE, { timeout: PROBE_MS }));
-    probes.set(bwrap, probe);
-  }
-  return probe;
+  return getOrMake(probes, bwrap, () => isFulfilled(run(bwrap, PROBE, { timeout: PROBE_MS })));
 }

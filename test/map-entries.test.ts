@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setLatest } from '../src/bounded-map.ts';
+import { getOrMake, setLatest } from '../src/map-entries.ts';
 
 test('a map keeps the entries that were set last', () => {
   const map = new Map<string, number>();
@@ -13,4 +13,11 @@ test('a map keeps the entries that were set last', () => {
       ['c', 3],
     ],
   );
+});
+
+test('an entry is made once, and only if it is missing', () => {
+  const map = new Map([['known', 1]]);
+  let made = 0;
+  const values = ['known', 'new', 'new'].map((key) => getOrMake(map, key, () => 10 + ++made));
+  assert.deepEqual(values, [1, 11, 11]);
 });
