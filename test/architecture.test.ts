@@ -21,7 +21,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   catalog: ['json', 'protocol', 'config', 'lock'],
   policy: ['json', 'catalog/names/glob.ts', 'catalog/items/kind.ts'],
   egress: ['http1', 'config/values/credentials.ts'],
-  credentials: ['egress', 'config', 'upstream', 'policy', 'store', 'telemetry'],
+  credentials: ['json/record.ts', 'egress', 'config', 'upstream', 'policy', 'store', 'telemetry'],
   auth: ['json/record.ts', 'policy', 'config', 'egress', 'store/api-key-store.ts'],
   store: ['json', 'protocol', 'config/values/config.ts'],
   audit: ['json', 'config/values/config.ts', 'config/values/credentials.ts', 'egress', 'store', 'telemetry'],

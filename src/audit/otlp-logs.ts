@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { jsonOf } from '../json/record.ts';
 
 /** `SEVERITY_NUMBER_INFO`. */
 const SEVERITY_INFO = 9;
@@ -55,9 +56,5 @@ function textAttributes(values: OtlpResource) {
 
 /** Returns the number of log records that a receiver has rejected, by the body of its answer; 0 if it does not say so. */
 export function rejectedIn(answer: string): number {
-  try {
-    return ANSWER.parse(JSON.parse(answer)).partialSuccess?.rejectedLogRecords ?? 0;
-  } catch {
-    return 0;
-  }
+  return ANSWER.safeParse(jsonOf(answer)).data?.partialSuccess?.rejectedLogRecords ?? 0;
 }

@@ -1,3 +1,5 @@
+import { jsonOf } from '../json/record.ts';
+
 const FORM = /^application\/x-www-form-urlencoded\b/i;
 const JSON_TYPE = /^application\/(?:\w+\+)?json\b/i;
 
@@ -24,11 +26,7 @@ export async function normalizedTokenResponse(response: Response): Promise<Respo
 function membersOf(text: string, type: string): Readonly<Record<string, unknown>> | undefined {
   if (FORM.test(type)) return Object.fromEntries(new URLSearchParams(text));
   if (!JSON_TYPE.test(type)) return undefined;
-  try {
-    const document: unknown = JSON.parse(text);
-    return typeof document === 'object' && document !== null ? { ...document } : undefined;
-  } catch {
-    // The caller reports the text as what it is.
-    return undefined;
-  }
+  const document = jsonOf(text);
+  // The caller reports another text as what it is.
+  return typeof document === 'object' && document !== null ? { ...document } : undefined;
 }

@@ -11,6 +11,7 @@ import {
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
 import { isMalformed, unlessMalformed } from '../json/malformed.ts';
+import { jsonOf } from '../json/record.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 import { MemberNames } from './member-names.ts';
@@ -138,11 +139,7 @@ const ROUTED = new MemberNames([
 
 /** Checks escapes and control characters too, because an id is echoed into lines and events. */
 function isStringId(raw: string): boolean {
-  try {
-    return typeof JSON.parse(raw) === 'string';
-  } catch {
-    return false;
-  }
+  return typeof jsonOf(raw) === 'string';
 }
 
 /**
