@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors.ts';
+import { expected } from '../../thrown.ts';
 import { MemoryTaskStore } from './task-store.ts';
 import type { KnownTask, OnTaskLimit, TaskAddress, TaskStore } from '../task-store.ts';
 
@@ -27,26 +28,17 @@ export class SharedTaskStore implements TaskStore {
   }
 
   async list(client: string): Promise<readonly KnownTask[]> {
-    return (await unlessUnavailable(this.#common.list(client))) ?? (await this.#own.list(client));
+    const tasks = await this.#common.list(client).catch(expected(GatewayError));
+    return tasks instanceof GatewayError ? await this.#own.list(client) : tasks;
   }
 
   async add(client: string, task: KnownTask): Promise<void> {
     await this.#own.add(client, task);
-    await unlessUnavailable(this.#common.add(client, task));
+    await this.#common.add(client, task).catch(expected(GatewayError));
   }
 
   async remove(client: string, address: TaskAddress): Promise<void> {
     await this.#own.remove(client, address);
-    await unlessUnavailable(this.#common.remove(client, address));
-  }
-}
-
-/** Resolves with undefined if the store cannot be used. */
-async function unlessUnavailable<T>(reply: Promise<T>): Promise<T | undefined> {
-  try {
-    return await reply;
-  } catch (thrown) {
-    if (thrown instanceof GatewayError) return undefined;
-    throw thrown;
+    await this.#common.remove(client, address).catch(expected(GatewayError));
   }
 }
