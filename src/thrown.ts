@@ -13,6 +13,11 @@ export function isCode(thrown: unknown, code: string): boolean {
   return systemCode(thrown) === code;
 }
 
+/** Handles the failure to use a file: returns undefined if there is no such file, and throws other errors on. */
+export function undefinedIfMissing(thrown: unknown): undefined {
+  if (!isCode(thrown, 'ENOENT')) throw thrown;
+}
+
 /** Resolves with whether a promise is fulfilled. Never rejects. */
 export function isFulfilled(promise: Promise<unknown>): Promise<boolean> {
   return promise.then(

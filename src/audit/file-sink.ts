@@ -1,4 +1,4 @@
-import { isCode, systemCode } from '../thrown.ts';
+import { isCode, systemCode, undefinedIfMissing } from '../thrown.ts';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StartError } from '../errors.ts';
@@ -213,10 +213,7 @@ async function findRecords(path: string, file: FileHandle, keys: readonly AuditK
     );
   }
   if (tail.cutBytes > 0) await file.truncate(tail.wholeBytes);
-  const headText = await readFile(headOf(path), 'utf8').catch((thrown: unknown) => {
-    if (isCode(thrown, 'ENOENT')) return undefined;
-    throw thrown;
-  });
+  const headText = await readFile(headOf(path), 'utf8').catch(undefinedIfMissing);
   const head = headText === undefined ? undefined : readHead(keys, headText);
   const end = tail.wholeBytes > 0 ? tail : await tailOfRenamed(path, keys);
   const hasRecords = end !== undefined && end.wholeBytes > 0;

@@ -1,4 +1,4 @@
-import { isCode } from '../thrown.ts';
+import { isCode, undefinedIfMissing } from '../thrown.ts';
 import { access, open, readFile } from 'node:fs/promises';
 import { auditKeyOf, type AuditKey } from '../audit/chain.ts';
 import { headOf } from '../audit/file-sink.ts';
@@ -87,11 +87,8 @@ async function secretsOf({ keyFile }: AuditVerifyOptions, config: Config | undef
 /** @throws {StartError} if there is no head, or none of the keys has signed it. */
 async function findHead(path: string, keys: readonly AuditKey[]): Promise<Head> {
   await assertNotOdd(path, 'name the file of the signed head with --head');
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (thrown) {
-    if (!isCode(thrown, 'ENOENT')) throw thrown;
+  const text = await readFile(path, 'utf8').catch(undefinedIfMissing);
+  if (text === undefined) {
     throw new StartError(
       `there is no signed head ${path}, so records that are missing at the end cannot be noticed. ` +
         'Name it with --head, or check the rest with --without-head',
@@ -104,10 +101,7 @@ async function findHead(path: string, keys: readonly AuditKey[]): Promise<Head> 
 
 /** @throws {StartError} if there is something at the path that is no regular file. The message ends with the step. */
 async function assertNotOdd(path: string, step: string): Promise<void> {
-  const oddKind = await oddKindOf(path).catch((thrown: unknown) => {
-    if (isCode(thrown, 'ENOENT')) return undefined;
-    throw thrown;
-  });
+  const oddKind = await oddKindOf(path).catch(undefinedIfMissing);
   if (oddKind !== undefined) throw new StartError(`${path} is ${oddKind}, and no file; ${step}`);
 }
 

@@ -134,11 +134,10 @@ for (const step of ['append', 'rotate'] as const) {
     };
     const rotate = async () => {
       isThere = true;
-      return 1;
     };
     const sink = memorySink({ rotate, isInPlace: async () => isThere });
     const events = { onWritten: () => undefined, onReplaced: () => void replaced++ };
-    const writer = new ChainWriter({ sink, key: KEY, process: {}, events }, Date.now);
+    const writer = new ChainWriter({ sink, key: KEY, process: {}, events });
     await writer.begin();
     Object.assign(sink, { [step]: fail });
     for (const times of [1, 2]) {

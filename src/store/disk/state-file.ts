@@ -1,4 +1,4 @@
-import { isCode } from '../../thrown.ts';
+import { isCode, undefinedIfMissing } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
@@ -6,12 +6,7 @@ import { dirname, join } from 'node:path';
 
 /** Returns undefined if there is no such file. */
 export async function statOf(path: string): Promise<Stats | undefined> {
-  try {
-    return await stat(path);
-  } catch (thrown) {
-    if (isCode(thrown, 'ENOENT')) return undefined;
-    throw thrown;
-  }
+  return await stat(path).catch(undefinedIfMissing);
 }
 
 /** Creates a directory that only this user can read, with its parents. An existing directory keeps its mode. */
