@@ -28,9 +28,9 @@ const OPTIONS = ['config …', 'listen …', 'operator …', 'project …', 'log
 
 /** How each script is called. */
 const CALLS = new Map([
-  ['start', 'npm start'],
-  ['linkspan', 'npm run -s linkspan'],
-  ['validate', 'npm run validate'],
+  ['start', 'npm start --'],
+  ['linkspan', 'npm run -s linkspan -- <command>'],
+  ['validate', 'npm run validate --'],
 ]);
 
 /**
@@ -46,7 +46,7 @@ export function optionsKeptByNpm(env: NodeJS.ProcessEnv): string | undefined {
   }).map((option) => `--${option}`);
   if (kept.length === 0) return undefined;
   const names = kept.map((option) => option.replace(' …', '')).join(' and ');
-  return `npm has kept ${names} for itself; write "--" before ${kept.length === 1 ? 'it' : 'them'}: ${call} -- ${kept.join(' ')}`;
+  return `npm has kept ${names} for itself; write "--" before ${kept.length === 1 ? 'it' : 'them'}: ${call} ${kept.join(' ')}`;
 }
 
 /** The words before a command in the texts of this process. */

@@ -28,6 +28,9 @@ export function findConfigFile(cwd: string, env: NodeJS.ProcessEnv): string | un
   return dirs.flatMap((dir) => CONFIG_FILES.map((name) => join(dir, name))).find((path) => existsSync(path));
 }
 
+/** The message about `--config ""`, as of a variable that is not set. */
+export const EMPTY_OPTION = '--config: its value is empty; name a file, or leave the option out';
+
 const ANY_CLIENT = 'the file of any MCP client works too';
 
 /** Returns the config file that the caller named, or the one that is found. @throws {ConfigError} if there is none. */
@@ -37,7 +40,7 @@ export function configFile(named: string | undefined, cwd: string, env: NodeJS.P
     const step = `Name one with --config or LINKSPAN_CONFIG; ${ANY_CLIENT}`;
     throw noFile('', `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ${step}`);
   }
-  if (file === '') throw noFile('', '--config: its value is empty; name a file, or leave the option out');
+  if (file === '') throw noFile('', EMPTY_OPTION);
   const path = resolve(cwd, file);
   if (isMissing(path)) {
     const where = isAbsolute(file) ? '' : ` in ${dirname(path)}`;

@@ -83,14 +83,15 @@ test('audit verify names a file that is missing, and asks for the key of the oth
 });
 
 for (const [event, words] of [
-  ['start', 'npm start'],
-  ['validate', 'npm run validate'],
+  ['start', 'npm start --'],
+  ['linkspan', 'npm run -s linkspan -- <command>'],
+  ['validate', 'npm run validate --'],
 ] as const) {
-  test(`options that npm has kept from ${words} are an error`, BOUNDED, async () => {
+  test(`options that npm has kept from npm run ${event} are an error`, BOUNDED, async () => {
     const npm = { npm_package_name: 'linkspan', npm_lifecycle_event: event, npm_config_yes: 'true' };
     const env = { HOME: tmpdir(), ...npm, npm_config_listen: '127.0.0.1:0', npm_config_first_key: 'true' };
     const { code, stderr } = await runCli(['validate', '--config', '/nonexistent.yaml'], tmpdir(), env, 30_000);
-    const advice = `write "--" before them: ${words} -- --listen … --first-key`;
+    const advice = `write "--" before them: ${words} --listen … --first-key`;
     assert.deepEqual([code, stderr], [2, `linkspan: npm has kept --listen and --first-key for itself; ${advice}\n`]);
     const other = { ...env, npm_package_name: 'shop' };
     const ofOthers = await runCli(['validate', '--config', '/nonexistent.yaml'], tmpdir(), other, 30_000);
@@ -119,11 +120,14 @@ test('--help and --version exit with 0, with --json too', BOUNDED, async () => {
 });
 
 test('an empty name of the config file is told to be empty', BOUNDED, async () => {
-  const { code, stderr } = await run('validate', '--config', '');
-  assert.deepEqual(
-    [code, stderr],
-    [1, 'linkspan: --config: its value is empty; name a file, or leave the option out\n'],
-  );
+  for (const [command, exitCode] of [
+    ['validate', 1],
+    ['status', 2],
+  ] as const) {
+    const { code, stderr } = await run(command, '--config', '');
+    const message = 'linkspan: --config: its value is empty; name a file, or leave the option out\n';
+    assert.deepEqual([code, stderr], [exitCode, message], command);
+  }
 });
 
 test('an error about the config file as a whole begins with the name of the program', BOUNDED, async () => {

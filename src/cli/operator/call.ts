@@ -15,8 +15,8 @@ export interface CallCommandOptions extends PrintOptions {
   readonly view?: string;
 }
 
-/** The longest duration of a call. Upstreams have shorter timeouts. */
-const TIMEOUT_MS = 3_600_000;
+/** Longer than the longest `timeouts.max`, which is a day. */
+const TIMEOUT_MS = 90_000_000;
 
 /**
  * Calls a tool and prints its result; on stderr, as whom it was called. Resolves with 5 if the tool reports an error.

@@ -4,7 +4,7 @@ import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { portFault } from '../../config/schema/address.ts';
-import { findConfigFile, isMissing } from '../../config/find-file.ts';
+import { EMPTY_OPTION, findConfigFile, isMissing } from '../../config/find-file.ts';
 import { gatewayDirsOf, stateRoot } from '../../config/state-dir.ts';
 import { type OperatorFile, readOperatorFile } from '../../store/disk/operator-file.ts';
 import type { AllowedOwners } from '../../store/disk/own-file.ts';
@@ -51,6 +51,7 @@ export async function findGateway(
 ): Promise<RunningGateway> {
   if (options.url !== undefined) return { url: originOf(options.url), token: keyIn(env), file: undefined };
   if (options.stateDir !== undefined) return await inDirectories([options.stateDir], options.stateDir, 'any-for-root');
+  if (options.config === '') throw new CliError(EXIT.usage, EMPTY_OPTION);
   if (options.config !== undefined)
     return await inDirectories(await gatewayDirsOf(options.config, env), options.config, 'any-for-root');
   const found = findConfigFile(cwd, env);

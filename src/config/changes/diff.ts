@@ -53,8 +53,10 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
       continue;
     }
     const found = changesBetween(old, config);
-    const changes = found.map((change) => named(['mcpServers', old.title], change));
-    if (changes.length === 0) continue;
+    if (found.length === 0) continue;
+    const settings = found.map((change) => named(['mcpServers', old.title], change));
+    // `timeouts.call` has two values in a config, of which that for tools is the last.
+    const changes = [...new Map(settings.map((change) => [change.path, change])).values()];
     if (found.some((change) => needsReplacement(change, config))) replaced.push({ config, changes });
     else updated.push({ config, changes });
   }
@@ -158,6 +160,7 @@ const FILE_NAMES: ReadonlyMap<string, string> = new Map([
   ['eventTotalBytes', 'eventBytesTotal'],
   ['queueMs', 'queueWait'],
   ['cpuMs', 'cpuTime'],
+  ['toolMs', 'call'],
   ['audit.maxBytes', 'maxSize'],
   ['audit.recordBytes', 'recordSize'],
   ['audit.keys', 'chainKeys'],

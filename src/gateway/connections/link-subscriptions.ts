@@ -32,14 +32,15 @@ export class LinkSubscriptions {
 
   /**
    * Adds a holder to the subscribers of a resource. Subscribes at the upstream for the first one. Returns undefined if the upstream was
-   * not asked, because the link has the subscription already.
+   * not asked, because another holder has, or has asked for, the subscription.
    *
    * @throws {GatewayError} `session-unknown` if the holder is closed meanwhile.
    */
   async add(link: Link, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
-    const wasThere = link.subscribers.has(uri);
+    let isAsked = false;
     while (!link.subscribers.has(uri)) {
       const joined = this.#pending.get(link)?.get(uri);
+      isAsked ||= joined === undefined;
       const answer = await (joined ?? this.#subscribe(link, uri));
       if (answer === undefined) continue;
       if (answer.kind === 'error') return answer;
@@ -52,7 +53,7 @@ export class LinkSubscriptions {
     }
     const holders = link.subscribers.get(uri) ?? new Set();
     link.subscribers.set(detach(uri), holders.add(holder));
-    return wasThere ? undefined : EMPTY_RESULT;
+    return isAsked ? EMPTY_RESULT : undefined;
   }
 
   /**

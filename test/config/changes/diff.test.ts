@@ -141,6 +141,19 @@ for (const row of upstreams) {
   });
 }
 
+for (const [call, after] of [
+  ['5s', 5_000],
+  ['60s', 60_000],
+  ['90s', 90_000],
+] as const) {
+  test(`a diff has one change for timeouts.call: ${call}`, async () => {
+    const row = { name: '', outcome: 'updated', before: LOCAL, after: `${LOCAL}, timeouts: {call: ${call}}` } as const;
+    const [updated] = diffConfigs(...(await upstreamConfigs(row))).updated;
+    const path = 'mcpServers.a.timeouts.call';
+    assert.deepEqual(updated?.changes, [{ path, before: 300_000, after, secrecy: undefined }]);
+  });
+}
+
 // N-88
 test('an upstream whose mistake moves to another line is updated, and not replaced', async () => {
   const servers = `a: {${LOCAL}, concurrency: many}, b: {${LOCAL}}`;
