@@ -114,7 +114,7 @@ test('a path that answers a GET with JSON is as wrong as any other', async () =>
 // N-12
 for (const { what, status, reason } of [
   { what: 'a failure', status: 500, reason: /^upstream "up" answered HTTP 500$/ },
-  { what: 'refused credentials', status: 401, reason: /\(HTTP 401\); an operator has to configure ones it accepts$/ },
+  { what: 'refused credentials', status: 401, reason: /\(HTTP 401\); an operator has to configure them$/ },
 ]) {
   test(`the status says once that a server answers with ${what}`, async () => {
     assert.match(await reasonAt('http', (_request, response) => response.writeHead(status).end()), reason);
