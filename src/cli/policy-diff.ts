@@ -2,7 +2,7 @@ import { dirname, relative } from 'node:path';
 import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
 import type { Config } from '../config/values/config.ts';
-import { describedPrincipal } from '../config/sections/described-principal.ts';
+import { describedPrincipal, groupsOfKey } from '../config/sections/described-principal.ts';
 import { rulesOf } from '../config/sections/rules.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
@@ -165,7 +165,7 @@ function usesOf(
   endpoint: string,
   items: Items,
 ): ReadonlyMap<string, Use> {
-  const groups = [...(who.groups ?? []), ...groupsOfKey(config, who.keyName)];
+  const groups = [...(who.groups ?? []), ...groupsOfKey(config.auth.apiKeys, who.keyName)];
   const rights = gateway.gate.rightsOf({ ...who, groups }, endpoint);
   const useOf = (item: Item): Use => {
     if (rights === undefined) return { effect: 'allow', conditions: '' };
@@ -178,14 +178,10 @@ function usesOf(
   return new Map([...items].map(([name, item]) => [name, useOf(item)]));
 }
 
-function groupsOfKey({ auth }: Config, name: string | undefined): readonly string[] {
-  return auth.apiKeys.flatMap((key) => (key.name === name ? (key.groups ?? []) : []));
-}
-
 /** Returns the API keys whose groups differ. */
 function changedKeys(before: Config, after: Config): ReadonlyMap<string, Principal> {
   const names = [...before.auth.apiKeys, ...after.auth.apiKeys].map(({ name }) => name);
-  const textOf = (config: Config, name: string) => JSON.stringify(groupsOfKey(config, name).toSorted());
+  const textOf = (config: Config, name: string) => JSON.stringify(groupsOfKey(config.auth.apiKeys, name).toSorted());
   const changed = names.filter((name) => textOf(before, name) !== textOf(after, name));
   return new Map(changed.map((name) => [`key ${name}`, { key: name, label: name, keyName: name, scopes: [] }]));
 }

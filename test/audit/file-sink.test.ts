@@ -3,7 +3,7 @@ import { closeSync, existsSync, mkdirSync, openSync, rmdirSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { test, type TestContext } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FileSink } from '../../src/audit/file-sink.ts';
 import { renamedFile } from '../../src/audit/renamed-files.ts';
@@ -25,14 +25,20 @@ function forbidOpens(): () => void {
   };
 }
 
-// R22
-test('a full file stays in place while no other one can be opened', ON_LINUX, async (t) => {
+/** A sink whose file is full with its first record, and a second record. */
+async function fullSink(t: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-sink-'));
   t.after(() => rm(dir, { recursive: true }));
   const path = join(dir, 'audit.log');
   const sink = await FileSink.open(path, { maxBytes: 10, maxFiles: 4 }, [KEY]);
   const [first, second] = ['{"seq":1,"kind":"x"}\n', '{"seq":2,"kind":"x"}\n'];
   await sink.append(first);
+  return { path, sink, first, second };
+}
+
+// R22
+test('a full file stays in place while no other one can be opened', ON_LINUX, async (t) => {
+  const { path, sink, first, second } = await fullSink(t);
 
   const allowOpens = forbidOpens();
   const failure = await sink.rotate(2, async () => undefined).catch((thrown: unknown) => thrown);
@@ -51,12 +57,7 @@ test('a full file stays in place while no other one can be opened', ON_LINUX, as
 
 // R22
 test('a full file that does not get its name back is not taken for a removed one', ON_LINUX, async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'linkspan-sink-'));
-  t.after(() => rm(dir, { recursive: true }));
-  const path = join(dir, 'audit.log');
-  const sink = await FileSink.open(path, { maxBytes: 10, maxFiles: 4 }, [KEY]);
-  const [first, second] = ['{"seq":1,"kind":"x"}\n', '{"seq":2,"kind":"x"}\n'];
-  await sink.append(first);
+  const { path, sink, first, second } = await fullSink(t);
 
   const allowOpens = forbidOpens();
   const rotating = sink.rotate(2, async () => undefined).catch((thrown: unknown) => thrown);

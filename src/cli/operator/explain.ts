@@ -3,7 +3,7 @@ import { infiniteNumber } from '../../json/changed-number.ts';
 import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { type AskExternal, explainWith } from '../../compose/admin/explain.ts';
-import { isCode, messageOf } from '../../thrown.ts';
+import { isCode, messageOf, resultOrError } from '../../thrown.ts';
 import { writeFault } from '../../store/disk/path-fault.ts';
 import { asksAbout } from '../../gateway/exchange/external-decisions.ts';
 import { openOffline } from '../../compose/offline.ts';
@@ -19,7 +19,6 @@ import { oneLine, shownText } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { endpointPath } from '../../endpoint-path.ts';
-import { resultOrError } from '../../thrown.ts';
 
 export type ExplainedKind = 'tool' | 'prompt' | 'resource';
 

@@ -11,7 +11,7 @@ import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
-import { describedPrincipal } from './described-principal.ts';
+import { describedPrincipal, groupsOfKey } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
@@ -274,8 +274,7 @@ class AccessReader {
 
   /** Returns the principal of a test. An API key without `groups` has those of the config, as for `linkspan explain`. */
   #principalOf({ as }: Test): Principal {
-    const groups = this.#apiKeys.flatMap((key) => (key.name === as.key ? (key.groups ?? []) : []));
-    return describedPrincipal({ groups, ...as });
+    return describedPrincipal({ groups: [...groupsOfKey(this.#apiKeys, as.key)], ...as });
   }
 }
 

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Principal } from '../../policy/principal.ts';
 import type { describedSchema } from '../schema/access-schema.ts';
+import type { KnownKey } from './selector-faults.ts';
 
 /** Returns the principal that a test of the access policy or an operator describes. */
 export function describedPrincipal(described: z.output<typeof describedSchema>): Principal {
@@ -16,4 +17,9 @@ export function describedPrincipal(described: z.output<typeof describedSchema>):
     ...(client === undefined ? {} : { clientId: client }),
     ...(claims === undefined ? {} : { claims }),
   };
+}
+
+/** Returns the groups that a config gives to the API keys of a name. */
+export function groupsOfKey(keys: readonly KnownKey[], name: string | undefined): readonly string[] {
+  return keys.flatMap((key) => (key.name === name ? (key.groups ?? []) : []));
 }
