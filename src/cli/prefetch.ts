@@ -1,13 +1,12 @@
 import { startCore } from '../compose/start-core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
-import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import type { UpstreamStatus } from '../operator/admin/answers.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { countText, print, printError } from './operator/output.ts';
 import { start, type StartOptions } from './start.ts';
-import { isLeftToCallers, LEFT_TO_CALLERS } from './trial-start.ts';
+import { isLeftToCallers, LEFT_TO_CALLERS, startOnce } from './trial-start.ts';
 
 /** Programs may take this long to start, or as long as the config says, because npx and uvx download packages first. */
 const START_MS = 300_000;
@@ -35,8 +34,7 @@ export async function prefetch(options: StartOptions): Promise<number> {
         `replicas keep the lists in Redis (gateway.redis), and do not read those that this command stores in ${config.stateDir}\n`,
       );
     }
-    await core.refresh();
-    const status = upstreamStatuses(core);
+    const status = await startOnce(core);
     const lines = status.map((one) =>
       isLeftToCallers(config, one) ? `${one.id}: ${LEFT_TO_CALLERS}` : statusLine(one),
     );

@@ -11,7 +11,7 @@ import { lastLists } from '../compose/lists/last-lists.ts';
 import { listGapsOf } from '../compose/lists/list-gaps.ts';
 import { unmatchedRuleGlobs } from '../compose/lists/unmatched-globs.ts';
 import { upstreamTransports } from '../compose/transports.ts';
-import { upstreamStatuses } from '../compose/upstream-status.ts';
+import { upstreamStatus, upstreamStatuses } from '../compose/upstream-status.ts';
 import type { Config } from '../config/values/config.ts';
 import { CALLERS_LISTS, hasCallersLists } from '../config/values/upstream-config.ts';
 import type { Upstream } from '../gateway/exchange/connection-holder.ts';
@@ -43,16 +43,28 @@ export function isLeftToCallers({ upstreams }: Config, { id, state }: UpstreamSt
 /** Starts every upstream once, reads its lists, and stops it again. Opens no port, and writes nothing to the state directory. */
 export function tryStart(config: Config): Promise<Trial> {
   return withTrialCore(config, async (core) => {
-    await core.refresh();
-    const upstreams = upstreamStatuses(core).map((one) => ({
+    const statuses = await startOnce(core);
+    const upstreams = statuses.map((one) => ({
       ...one,
       isForCallers: isLeftToCallers(config, one),
-      // An upstream that failed is already being started again.
-      ...(one.state === 'starting' ? { state: 'failed' as const } : {}),
       ...listGapsOf(one.id, core.offers, core.views),
     }));
     return { upstreams, unmatched: unmatchedRuleGlobs(config, lastLists(core.offers, core.views)) };
   });
+}
+
+/** Starts every upstream once, and reads its lists. Resolves with the status of each, in the order of the config. */
+export async function startOnce(core: Core): Promise<readonly UpstreamStatus[]> {
+  const failed = new Map<string, UpstreamStatus>();
+  const tryOne = async (upstream: Upstream): Promise<void> => {
+    const { id, config } = upstream;
+    if (config.problem !== undefined || (await core.startUpstream(id))) return;
+    failed.set(id, upstreamStatus(upstream, core));
+    // It would be started again while others start.
+    await upstream.stop();
+  };
+  await Promise.all([...core.upstreams.values()].map(tryOne));
+  return upstreamStatuses(core).map((one) => failed.get(one.id) ?? one);
 }
 
 /** The lists of one upstream in each era that it supports. */
@@ -73,7 +85,10 @@ export function listErasOnce(config: Config): Promise<readonly EraOffers[]> {
     const listed = new Map<string, EraOffers>();
     const upstreams = core.upstreams.values();
     const listNext = async (): Promise<void> => {
-      for (const upstream of upstreams) listed.set(upstream.id, await listEras(core, upstream));
+      for (const upstream of upstreams) {
+        listed.set(upstream.id, await listEras(core, upstream));
+        await upstream.stop();
+      }
     };
     await Promise.all(Array.from({ length: STARTS }, listNext));
     return [...core.upstreams.values()].flatMap(({ id }) => listed.get(id) ?? []);

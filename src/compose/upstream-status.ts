@@ -28,7 +28,8 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
   return whole === undefined ? undefined : shownText(whole, MAX_REASON_CHARS);
 }
 
-function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus {
+/** Returns the status of one upstream. */
+export function upstreamStatus(upstream: Upstream, { offers }: Pick<StatusSource, 'offers'>): UpstreamStatus {
   const { id } = upstream;
   const key = widestKey(offers, [upstream], 'legacy');
   const { tools, prompts, resources, quarantined } = offers.catalog(id, key);
@@ -82,7 +83,7 @@ function eraStatus(upstream: Upstream, era: Era, offers: Offers): UpstreamStatus
 
 /** Returns the status of every upstream, in the order of the config. */
 export function upstreamStatuses(source: StatusSource): readonly UpstreamStatus[] {
-  return [...source.upstreams.values()].map((upstream) => statusOf(upstream, source));
+  return [...source.upstreams.values()].map((upstream) => upstreamStatus(upstream, source));
 }
 
 /** Resolves with the same statuses, and the processes of each stdio upstream with their memory. */
@@ -91,7 +92,7 @@ export async function fullUpstreamStatuses(
 ): Promise<readonly UpstreamStatus[]> {
   const usage = await core.processUsage();
   return [...core.upstreams.values()].map((upstream) => {
-    const status = statusOf(upstream, core);
+    const status = upstreamStatus(upstream, core);
     if (status.transport !== 'stdio') return status;
     const { connections } = status;
     const advice = sharingAdvice(upstream.config, connections);

@@ -176,6 +176,24 @@ test('validate --start prints the lists or the failure of each upstream', BOUNDE
   });
 });
 
+test('validate --start and prefetch start a failing server once', BOUNDED, async () => {
+  const starts = join(dir, 'starts');
+  const code = `require('fs').appendFileSync(${JSON.stringify(starts)}, '.'); process.exit(3)`;
+  const slow = await serverOf('slow', [tool('one')]);
+  const mcpServers = {
+    broken: { command: process.execPath, args: ['-e', code] },
+    slow: { command: '/bin/sh', args: ['-c', 'sleep 3; exec "$@"', 'sh', slow.command, ...slow.args] }, // the time of several restarts of the other
+  };
+  await writeFile(join(dir, 'once.json'), JSON.stringify({ mcpServers, gateway: { stateDir: join(dir, 'once') } }));
+  const tried = await linkspan(['validate', '--start', '--config', 'once.json']);
+  assert.match(tried.stdout, /^ {2}\/mcp\/broken {2}FAILED .*exited with code 3/m);
+  assert.match(tried.stdout, /^ {2}\/mcp\/slow {4}ready, 1 tool/m);
+  assert.equal(readFileSync(starts, 'utf8'), '.');
+  const prefetched = await linkspan(['prefetch', '--config', 'once.json']);
+  assert.match(prefetched.stdout, /^broken: FAILED .*exited with code 3/m);
+  assert.equal(readFileSync(starts, 'utf8'), '..');
+});
+
 /** A stdio server with these tools. */
 async function serverOf(name: string, tools: readonly object[]) {
   const file = join(dir, `${name}.lists.json`);

@@ -46,8 +46,17 @@ export function stderrDestination(onRecovered: (dropped: number) => void): LogDe
     droppedLines += count;
     unreported += count;
   });
-  destination.on('write', () => {
+  let flushing: NodeJS.Timeout | undefined;
+  const flushSoon = (): void => {
+    flushing ??= setTimeout(() => {
+      flushing = undefined;
+      destination.flush();
+    }, FLUSH_MS).unref();
+  };
+  destination.on('write', (bytes) => {
     retryMs = RETRY_MS;
+    // A flush during a write does nothing, and lines may have come meanwhile.
+    if (bytes > 0) flushSoon();
   });
   destination.on('drain', () => {
     if (unreported === 0) return;
@@ -73,9 +82,11 @@ export function stderrDestination(onRecovered: (dropped: number) => void): LogDe
     isLast = false;
   };
   destination.flushSync = flushWhileRead;
-  setInterval(() => destination.flush(), FLUSH_MS).unref();
   return {
-    write: (lines) => void destination.write(lines),
+    write(lines) {
+      destination.write(lines);
+      flushSoon();
+    },
     get droppedLines() {
       return droppedLines;
     },
