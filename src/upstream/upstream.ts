@@ -291,8 +291,9 @@ export class Upstream<Context, User extends LinkUser> {
       if (!this.isRetired) this.#events.onLists(this.id, offerKey, offer, failure === undefined);
       if (failure !== undefined) throw failure;
       this.#lifecycles.step(link.era, { kind: 'listed' });
-      // It has done its work: clients with these features hear of changes over connections of their own.
-      const isSpare = this.#hasServed || !this.isProcess;
+      // It has done its work: clients with these features hear of changes over connections of their own. Reported changes are read over it until
+      // it is idle. The server may report the same on each new connection.
+      const isSpare = (this.#hasServed || !this.isProcess) && !link.hasReportedChange;
       if (isSpare && link.capabilityKey !== '' && link.place.purpose === 'discovery')
         void this.#discard(link, 'released');
     } catch (thrown) {

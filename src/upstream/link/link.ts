@@ -79,6 +79,8 @@ export interface Link<Context = unknown, User extends LinkUser = LinkUser> exten
   logLevel: Severity | undefined;
   /** True if it has answered a call, so that its end does not count toward a crash loop. */
   hasAnsweredCall: boolean;
+  /** True if the upstream has reported on it that a list changed. */
+  hasReportedChange: boolean;
 }
 
 /**

@@ -311,6 +311,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         isReattached: attempt.attachment !== undefined,
         logLevel: undefined,
         hasAnsweredCall: attempt.attachment !== undefined,
+        hasReportedChange: false,
       };
       events.onOpen(link);
       messages.deliverTo(link);

@@ -55,6 +55,7 @@ export class ChangedLists {
 
   /** Lists an upstream again after it has reported on this link that a list changed. @param link not of a retired upstream. */
   onReported(link: Link, kind: ListKind): void {
+    link.hasReportedChange = true;
     const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
     this.#reported.set(link, report);
     (link.hasAnsweredCall ? report.afterwards : report.atStart).add(kind);

@@ -20,7 +20,12 @@ const tool = (name: string) => ({ name, inputSchema: { type: 'object' } });
 
 /** The changed lists of real upstreams. */
 function listing(upstreams: ConstructorParameters<typeof GatewayParts>[0]) {
-  const at = new GatewayParts(upstreams, { onLinkClosed: (link) => changed.onLinkClosed(link) });
+  const at = new GatewayParts(upstreams, {
+    onLinkClosed: (link) => changed.onLinkClosed(link),
+    onNotification: (link, { method }) => {
+      if (method === TOOLS_CHANGED) changed.onReported(link, 'tools');
+    },
+  });
   const announcer = new ListAnnouncer(() => undefined);
   const changed: ChangedLists = new ChangedLists({
     upstreams: at.upstreams,
@@ -130,6 +135,30 @@ test('a server that reports a change after each listing is soon listed once a se
   lists = 0;
   await pass(4_000);
   assert.ok(lists >= 2 && lists <= 5, `${lists} listings in 4 s`);
+});
+
+// N-63
+test('a server that reports a change whenever it is opened is listed twice over one connection', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    notification: (peer, { method }) => {
+      if (method === 'notifications/initialized') peer.send(`{"jsonrpc":"2.0","method":"${TOOLS_CHANGED}"}`);
+    },
+  });
+  const { at } = listing({ up: { memory } });
+  await using _ = at;
+  const upstream = at.upstream('up');
+  await upstream.link(at.session().session);
+  await memory.until(() => memory.requests('tools/list')[0]);
+  const { session } = at.session({ capabilities: { elicitation: {} } });
+  await upstream.refresh('legacy', session, '');
+  await memory.until(() => memory.requests('tools/list')[2]);
+  const counts = async () => {
+    for (let turn = 0; turn < 200; turn++) await nextTurn();
+    return { opened: memory.peers.length, open: memory.open.size, lists: memory.requests('tools/list').length };
+  };
+  assert.deepEqual(await counts(), { opened: 2, open: 2, lists: 3 }, 'it may report further changes');
+  upstream.closeIdleLinks(performance.now() + 11_000);
+  assert.deepEqual(await counts(), { opened: 2, open: 1, lists: 3 });
 });
 
 test('lists for capabilities that no client has any more are removed, others read', TIMEOUT, async () => {
