@@ -63,16 +63,21 @@ export class ChangedLists {
     else this.#sharedListings.onChanged(link);
   }
 
-  /** Lists an upstream after a change that it has reported on a link for all clients. */
-  async #listShared(link: Link, onBegin: () => void): Promise<void> {
+  /** Lists an upstream after a change that it has reported on a link for all clients. Resolves as `ListOnce` does. */
+  async #listShared(link: Link, onBegin: () => void): Promise<boolean> {
     onBegin();
-    if (link.isRetired) return;
+    if (link.isRetired) return false;
+    const { upstreams, offers, log } = this.#parts;
+    const offer = () => offers.exactOffer(link.upstream, link);
+    const before = offer();
     try {
-      await this.#parts.upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
+      await upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
       this.#announceReported(link, this.#sharedHolders(link), false);
+      return offer() !== before;
     } catch (thrown) {
       this.#reported.delete(link);
-      this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+      return true;
     }
   }
 

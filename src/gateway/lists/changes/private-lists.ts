@@ -13,6 +13,16 @@ import { RepeatedListings } from './repeated-listings.ts';
 /** The longest wait for the lists of all clients, before those of a connection count as its own. */
 const SHARED_MS = 5_000;
 
+/** The outcome of listing a link. */
+interface Outcome {
+  /** True if lists differ from those for all clients. */
+  readonly isOwn: boolean;
+  /** True if lists differ from those that its clients have had, or cannot be read. */
+  readonly isChanged: boolean;
+}
+
+const AS_BEFORE: Outcome = { isOwn: false, isChanged: false };
+
 export interface PrivateListsParts {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
@@ -43,30 +53,33 @@ export class PrivateLists {
     this.#listings.onChanged(link);
   }
 
-  /** Lists a link when the queue allows it. */
-  async #listOnce(link: Link, onBegin: () => void): Promise<void> {
+  /** Lists a link when the queue allows it. Resolves as `ListOnce` does. */
+  async #listOnce(link: Link, onBegin: () => void): Promise<boolean> {
     const { log, onListed } = this.#parts;
-    let isOwn = false;
+    let outcome: Outcome = AS_BEFORE;
     try {
       await this.#queue.run(link.upstream, async () => {
         if (link.connection.isClosed) return;
         onBegin();
-        isOwn = await this.#list(link);
+        outcome = await this.#list(link);
       });
-      onListed(link, isOwn ? 'differs' : 'equal');
+      onListed(link, outcome.isOwn ? 'differs' : 'equal');
+      return outcome.isChanged;
     } catch (thrown) {
       log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
       onListed(link, 'failed');
+      return true;
     }
   }
 
-  /** Lists a link for each set of capabilities of its users. Resolves with true if lists differ from those for all clients. */
-  async #list(link: Link): Promise<boolean> {
-    let isOwn = false;
+  /** Lists a link for each set of capabilities of its users. */
+  async #list(link: Link): Promise<Outcome> {
+    let all = AS_BEFORE;
     for (const features of distinctFeatures(link.users)) {
-      if (await this.#listFor(link, features)) isOwn = true;
+      const one = await this.#listFor(link, features);
+      all = { isOwn: all.isOwn || one.isOwn, isChanged: all.isChanged || one.isChanged };
     }
-    return isOwn;
+    return all;
   }
 
   /** Gives each caller a turn of the event loop: each listing makes a catalog, and many may arrive together. */
@@ -76,24 +89,26 @@ export class PrivateLists {
   }
 
   /** Lists a link for one set of capabilities: a modern connection serves clients of different capabilities. */
-  async #listFor(link: Link, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<boolean> {
+  async #listFor(link: Link, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<Outcome> {
     const { upstreams, offers, log } = this.#parts;
     const { upstream, era, audience } = link;
     const commonOffer = () => offers.offerIn(upstream, { era, capabilityKey, audience });
     const known = () => this.#budget.offerOf(link, capabilityKey) ?? commonOffer();
+    const before = known();
     const listing = await upstreams.get(upstream)?.list(link, clientCapabilities, known);
-    if (listing === undefined) return false;
+    if (listing === undefined) return AS_BEFORE;
     const { offer, failure } = listing;
     if (failure !== undefined) log.warn({ err: failure, upstream }, 'changed lists not fetched');
     await this.#nextTurn();
-    if (link.connection.isClosed || link.isRetired) return false;
+    if (link.connection.isClosed || link.isRetired) return AS_BEFORE;
+    const isChanged = failure !== undefined || before === undefined || !isSameOffer(before, offer);
     const differs = () => {
       const common = commonOffer();
       return common === undefined || !isSameOffer(common, offer);
     };
     // Lists of a connection do not reach the other processes, which answer the same client.
     if (offers.stored.areShared && differs()) await this.#relistShared(link, { clientCapabilities, capabilityKey });
-    if (link.connection.isClosed || link.isRetired) return false;
+    if (link.connection.isClosed || link.isRetired) return AS_BEFORE;
     const isOwn = differs();
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(upstream, era, audience);
@@ -106,7 +121,7 @@ export class PrivateLists {
       else holder.ownOffers.delete(link.upstream);
       this.#parts.refreshCatalog(holder);
     }
-    return isOwn;
+    return { isOwn, isChanged };
   }
 
   /** Returns the lists that clients of the connection get; undefined for those of all clients, if there is no room for more. */

@@ -2,13 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Link } from '../../exchange/connection-holder.ts';
 
 /**
- * The longest pause between two listings. After this time without a report, a link is listed without a pause: clients get changes about
- * once a second.
+ * The longest pause between two listings with different outcomes. After this time without a report, a link is listed without a pause: clients
+ * get changes about once a second.
  */
 const PAUSE_MS = 1_000;
+/** The longest pause while the lists stay equal. Some servers start a program for each request, which reports its lists as changed. */
+const EQUAL_PAUSE_MS = 30_000;
 
-/** Lists one link, and handles the outcome. Never rejects. @param onBegin must run when the listing begins. */
-type ListOnce = (link: Link, onBegin: () => void) => Promise<void>;
+/**
+ * Lists one link, and handles the outcome. Never rejects. Resolves with true if the lists are other ones than before, or cannot be read.
+ *
+ * @param onBegin must run when the listing begins.
+ */
+type ListOnce = (link: Link, onBegin: () => void) => Promise<boolean>;
 
 /** The end of a listing, and the pause after it. Monotonic ms. */
 interface Listed {
@@ -19,7 +25,7 @@ interface Listed {
 /**
  * Lists links after they have reported changes, one listing of a link at a time. A report during or soon after a listing leads to one more,
  * after a pause of at least the length of the last one. The pause doubles each time, as some servers report a change whenever they are
- * listed.
+ * listed. It grows to a second, or to 30 s while the lists stay equal.
  */
 export class RepeatedListings {
   readonly #list: ListOnce;
@@ -42,16 +48,17 @@ export class RepeatedListings {
     do {
       const last = this.#last.get(link) ?? { endMs: -Infinity, pauseMs: 0 };
       const sinceMs = performance.now() - last.endMs;
-      if (sinceMs < last.pauseMs) await sleep(last.pauseMs - sinceMs, undefined, { ref: false });
+      if (sinceMs < Math.min(PAUSE_MS, last.pauseMs)) await sleep(last.pauseMs - sinceMs, undefined, { ref: false });
       if (link.connection.isClosed) break;
       let begunMs = performance.now();
-      await this.#list(link, () => {
+      const isChanged = await this.#list(link, () => {
         this.#listing.set(link, false);
         begunMs = performance.now();
       });
       const endMs = performance.now();
       const doubledMs = sinceMs < PAUSE_MS ? 2 * last.pauseMs : 1;
-      this.#last.set(link, { endMs, pauseMs: Math.min(PAUSE_MS, Math.max(endMs - begunMs, doubledMs)) });
+      const longestMs = isChanged ? PAUSE_MS : EQUAL_PAUSE_MS;
+      this.#last.set(link, { endMs, pauseMs: Math.min(longestMs, Math.max(endMs - begunMs, doubledMs)) });
     } while (this.#listing.get(link) === true);
     this.#listing.delete(link);
   }
