@@ -66,12 +66,16 @@ export class ChangedLists {
   /** Lists an upstream after a change that it has reported on a link for all clients. Resolves as `ListOnce` does. */
   async #listShared(link: Link, onBegin: () => void): Promise<boolean> {
     onBegin();
-    if (link.isRetired) return false;
     const { upstreams, offers, log } = this.#parts;
+    const upstream = upstreams.get(link.upstream);
+    if (link.isRetired || upstream === undefined) return false;
     const offer = () => offers.exactOffer(link.upstream, link);
     const before = offer();
     try {
-      await upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
+      await upstream.runningRefresh(link.era, link, link.audience);
+      // A server reports what it registers after its start. Another connection would report it again.
+      if (link.connection.isClosed && !link.hasAnsweredCall) return false;
+      await upstream.refresh(link.era, link, link.audience);
       this.#announceReported(link, this.#sharedHolders(link), false);
       return offer() !== before;
     } catch (thrown) {

@@ -8,6 +8,8 @@ import type { Link } from '../../exchange/connection-holder.ts';
 const PAUSE_MS = 1_000;
 /** The longest pause while the lists stay equal. Some servers start a program for each request, which reports its lists as changed. */
 const EQUAL_PAUSE_MS = 30_000;
+/** After so many equal listings, a report that comes during a listing leads to no other. */
+const EQUAL_LISTINGS = 5;
 
 /**
  * Lists one link, and handles the outcome. Never rejects. Resolves with true if the lists are other ones than before, or cannot be read.
@@ -20,12 +22,15 @@ type ListOnce = (link: Link, onBegin: () => void) => Promise<boolean>;
 interface Listed {
   readonly endMs: number;
   readonly pauseMs: number;
+  /** Listings with the same outcome, one after the other. */
+  readonly equal: number;
 }
 
 /**
  * Lists links after they have reported changes, one listing of a link at a time. A report during or soon after a listing leads to one more,
  * after a pause of at least the length of the last one. The pause doubles each time, as some servers report a change whenever they are
- * listed. It grows to a second, or to 30 s while the lists stay equal.
+ * listed. It grows to a second, or to 30 s while the lists stay equal. One that reports a change with each list is left alone then until it
+ * reports one at another time.
  */
 export class RepeatedListings {
   readonly #list: ListOnce;
@@ -45,8 +50,8 @@ export class RepeatedListings {
 
   /** Lists a link until no change is reported during a listing, also during one that fails. */
   async #listWhileChanged(link: Link): Promise<void> {
+    let last = this.#last.get(link) ?? { endMs: -Infinity, pauseMs: 0, equal: 0 };
     do {
-      const last = this.#last.get(link) ?? { endMs: -Infinity, pauseMs: 0 };
       const sinceMs = performance.now() - last.endMs;
       if (sinceMs < Math.min(PAUSE_MS, last.pauseMs)) await sleep(last.pauseMs - sinceMs, undefined, { ref: false });
       if (link.connection.isClosed) break;
@@ -58,8 +63,10 @@ export class RepeatedListings {
       const endMs = performance.now();
       const doubledMs = sinceMs < PAUSE_MS ? 2 * last.pauseMs : 1;
       const longestMs = isChanged ? PAUSE_MS : EQUAL_PAUSE_MS;
-      this.#last.set(link, { endMs, pauseMs: Math.min(longestMs, Math.max(endMs - begunMs, doubledMs)) });
-    } while (this.#listing.get(link) === true);
+      const pauseMs = Math.min(longestMs, Math.max(endMs - begunMs, doubledMs));
+      last = { endMs, pauseMs, equal: isChanged ? 0 : last.equal + 1 };
+      this.#last.set(link, last);
+    } while (this.#listing.get(link) === true && last.equal < EQUAL_LISTINGS);
     this.#listing.delete(link);
   }
 }

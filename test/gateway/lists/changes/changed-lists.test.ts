@@ -8,8 +8,9 @@ import { ChangedLists } from '../../../../src/gateway/lists/changes/changed-list
 import { ListAnnouncer } from '../../../../src/gateway/lists/changes/list-announcer.ts';
 import { RawObject } from '../../../../src/json/json.ts';
 import { NO_FEATURES } from '../../../../src/upstream/link/link.ts';
+import { testCore } from '../../../support/core.ts';
 import { GatewayParts, type TestStream } from '../../../support/gateway-parts.ts';
-import { memoryUpstream } from '../../../support/memory-upstream.ts';
+import { memoryUpstream, type Peer } from '../../../support/memory-upstream.ts';
 import { stopTime } from '../../../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -171,6 +172,63 @@ test('a server that reports a change at each opening is not opened without end',
   assert.deepEqual(await counts(), { opened: 2, open: 2, lists: 3 }, 'it may report further changes');
   upstream.closeIdleLinks(performance.now() + 11_000);
   assert.deepEqual(await counts(), { opened: 2, open: 1, lists: 3 });
+});
+
+test('a server that reports a change with each equal list is left alone', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let tools = ['one'];
+  let report = () => {};
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true } },
+    listsOf: () => ({ tools: tools.map(tool) }),
+    hold: async () => report(),
+  });
+  const { at, changed } = listing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const link = await at.upstream('up').link(at.session().session);
+  report = () => changed.onReported(link, 'tools');
+  const lists = () => memory.requests('tools/list').length;
+  const passMinute = async () => {
+    for (let passed = 0; passed < 600; passed++) {
+      time.pass(100);
+      await nextTurn();
+    }
+  };
+  report();
+  await passMinute();
+  const before = lists();
+  assert.ok(before >= 5 && before <= 7, `${before} listings`);
+  await passMinute();
+  assert.equal(lists(), before);
+  tools = ['one', 'two'];
+  report();
+  await passMinute();
+  assert.equal(at.offers.exactOffer('up', link)?.tools.length, 2);
+});
+
+test('a server that registers tools after each start is not started again and again', TIMEOUT, async () => {
+  const registered = new Set<Peer>();
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true }, prompts: { listChanged: true } },
+    listsOf: (peer) => ({ tools: (registered.has(peer) ? ['first', 'late'] : ['first']).map(tool) }),
+    hold: async (peer, { method }) => {
+      if (method !== 'prompts/list' || registered.has(peer)) return;
+      await nextTurn();
+      registered.add(peer);
+      peer.send(JSON.stringify({ jsonrpc: '2.0', method: TOOLS_CHANGED }));
+    },
+  });
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory, target } });
+  const client = await gateway.connect({ capabilities: { sampling: {} } });
+  const names = async () => {
+    const { tools } = await client.result('tools/list');
+    return (tools as { name: string }[]).map(({ name }) => name);
+  };
+  await names();
+  for (let turn = 0; turn < 1_000; turn++) await nextTurn();
+  assert.ok(memory.starts <= 2, `${memory.starts} starts`);
+  assert.deepEqual(await names(), ['up__first', 'up__late']);
 });
 
 test('lists for capabilities that no client has any more are removed, others read', TIMEOUT, async () => {
