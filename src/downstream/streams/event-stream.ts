@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import type { MessageSink } from '../../gateway/front/front.ts';
-import { eventText, jsonEventText } from '../../protocol/framing/event-stream.ts';
+import { eventText, jsonEventText, retryText } from '../../protocol/framing/event-stream.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { ByteBudget } from '../memory/byte-budget.ts';
@@ -13,8 +13,6 @@ import type { EdgeTimers } from './edge-timers.ts';
 /** Delays after which a client should open the stream again that has been ended for now. */
 const MIN_REOPEN_MS = 100;
 const MAX_REOPEN_MS = 1_000;
-/** Delay after which a client should resume a stream that ended before its answer. */
-const RETRY_MS = 1_000;
 /** A client that reads nothing for this long is disconnected. */
 export const STUCK_MS = 30_000;
 /** Maximum age of a connection. Only clients that still exist resume the stream. */
@@ -150,7 +148,8 @@ export class EventStream implements MessageSink {
     this.#writer = writer;
     if (afterSeq === undefined && isPriming) {
       this.#isResumable = true;
-      response.write(eventText({ id: this.#eventId(0), data: '', retryMs: RETRY_MS }));
+      // No `retry`: the Java SDK up to 2.0.1 fails at that line, and other clients reconnect after a second without it.
+      response.write(eventText({ id: this.#eventId(0), data: '' }));
     } else {
       response.flushHeaders();
     }
@@ -206,7 +205,7 @@ export class EventStream implements MessageSink {
   }
 
   #tellReopening(): void {
-    this.#writer?.comment(`retry: ${randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)}\n\n`);
+    this.#writer?.comment(retryText(randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)));
   }
 
   #append(text: string): void {

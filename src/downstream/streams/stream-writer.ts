@@ -1,5 +1,6 @@
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
+import { retryText } from '../../protocol/framing/event-stream.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import { type StreamEvent, textBytes } from './event-log.ts';
 
@@ -56,6 +57,9 @@ const IDEMPOTENT = new Set([
   'notifications/resources/list_changed',
   'notifications/resources/updated',
 ]);
+
+/** Delay after which a client should open a stream again whose connection was too old. */
+const RETRY_MS = 1_000;
 
 /** Queued memory of an event besides its text. */
 const ENTRY_BYTES = 160;
@@ -189,9 +193,9 @@ export class StreamWriter implements ByteHolder {
   }
 
   /** Ends the connection without the queued events. A blocked reader would keep it open. */
-  #disconnect(isBlocked: boolean): void {
+  #disconnect(isBlocked: boolean, text = ''): void {
     if (isBlocked) this.#out.destroy();
-    else this.#out.end();
+    else this.#out.end(text);
   }
 
   destroy(): void {
@@ -206,13 +210,13 @@ export class StreamWriter implements ByteHolder {
   /** Interrupts the connection at its maximum age. */
   sweep(nowMs: number): void {
     const { maxAgeMs } = this.#options;
-    if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.interrupt();
+    if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.interrupt(retryText(RETRY_MS));
   }
 
-  /** Ends the connection without the queued events. An end that waits for them goes on. */
-  interrupt(): void {
+  /** Ends the connection without the queued events, and with this text if the reader can take it. An end that waits for them goes on. */
+  interrupt(text = ''): void {
     if (this.#isEnding) return;
-    this.#disconnect(this.#isBlocked);
+    this.#disconnect(this.#isBlocked, text);
     this.#finish();
   }
 
