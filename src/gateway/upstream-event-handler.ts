@@ -138,5 +138,6 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
 
   close(): void {
     this.#changes.close();
+    this.sharedOffers.close();
   }
 }

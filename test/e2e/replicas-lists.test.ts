@@ -3,6 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { modernUpstream } from '../support/http-upstream.ts';
 import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -86,4 +88,31 @@ test('lists that changed while Redis was away reach the other replicas after it'
   });
   listed.replicas.redis.resume();
   await waitUntil(() => listed.lists(1, 'after'));
+});
+
+test('replicas read lists that differ at each reading ever more rarely', OPTIONS, async () => {
+  let lists = 0;
+  await using upstream = await modernUpstream({
+    capabilities: { tools: { listChanged: true } },
+    answers: {
+      'tools/list': () => ({
+        resultType: 'complete',
+        tools: [{ name: 'clock', description: `read ${++lists} times`, inputSchema: { type: 'object' } }],
+        ttlMs: 0,
+        cacheScope: 'private',
+      }),
+    },
+  });
+  await using replicas = await Replicas.start(2, { mcpServers: { up: { url: upstream.url } } });
+  for (const index of [0, 1]) {
+    await waitUntil(async () => {
+      const { result } = answerOf(await modernPost(replicas.at(index).endpoint(), 'tools/list'));
+      return JSON.stringify(result?.['tools']).includes('up__clock');
+    });
+  }
+  await waitUntil(() => upstream.listens().length === 2);
+  upstream.notify(CHANGED);
+  const before = lists;
+  await sleep(3_000); // subject: several readings with pauses, or hundreds without
+  assert.ok(lists - before >= 2 && lists - before <= 16, `${lists - before} readings in 3 s`);
 });

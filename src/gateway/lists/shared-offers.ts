@@ -3,8 +3,12 @@ import { ERAS } from '../../protocol/revisions.ts';
 import type { OfferStore, StoredOfferKey } from '../../store/offer-store.ts';
 import type { Offers } from './offers.ts';
 
+/** The first and the longest pause between listings of an upstream that never has the lists that another process has read. */
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 60_000;
+
 export interface SharedOffersParts {
-  readonly offers: Pick<Offers, 'ageMs' | 'keys' | 'readStored' | 'saveAgain' | 'stored'>;
+  readonly offers: Pick<Offers, 'ageMs' | 'exactOffer' | 'keys' | 'readStored' | 'saveAgain' | 'stored'>;
   readonly store: OfferStore;
   /** Returns whether an upstream is a process, which other processes of the gateway cannot reach. */
   readonly isProcess: (upstream: string) => boolean;
@@ -14,10 +18,20 @@ export interface SharedOffersParts {
   readonly relist: (upstream: string, key: OfferKey) => Promise<void>;
 }
 
+/** The time in which lists are not read again; monotonic ms. */
+interface Pause {
+  readonly untilMs: number;
+  readonly pauseMs: number;
+  /** Set if they are to be read at its end. */
+  timer?: NodeJS.Timeout | undefined;
+}
+
 /**
  * Gives all processes of a gateway the lists that one of them has read.
  *
  * A process that has listed a remote upstream itself lists it again instead. What another process has stored may be older than what it has.
+ * Some upstreams have other lists at each reading, such as the time in a description. So that two processes do not tell each other of changes all
+ * the time, each makes longer and longer pauses.
  */
 export class SharedOffers {
   readonly #parts: SharedOffersParts;
@@ -25,6 +39,8 @@ export class SharedOffers {
   readonly #due = new Map<string, readonly [upstream: string, key: OfferKey]>();
   #reading: Promise<void> | undefined;
   readonly #relisting = new Set<Promise<void>>();
+  /** Of lists that were other ones than those of the other process, by upstream and key. */
+  readonly #pauses = new Map<string, Pause>();
 
   constructor(parts: SharedOffersParts) {
     this.#parts = parts;
@@ -53,8 +69,13 @@ export class SharedOffers {
     });
   }
 
+  /** Reads no lists later. */
+  close(): void {
+    for (const { timer } of this.#pauses.values()) clearTimeout(timer);
+  }
+
   #read(upstream: string, key: OfferKey): void {
-    this.#due.set(JSON.stringify([upstream, key]), [upstream, key]);
+    this.#due.set(nameOf(upstream, key), [upstream, key]);
     this.#reading ??= this.#readDue();
   }
 
@@ -68,14 +89,42 @@ export class SharedOffers {
   }
 
   async #compare(upstream: string, key: OfferKey): Promise<void> {
-    const { offers, isProcess, onChanged, relist } = this.#parts;
+    const { offers, isProcess, onChanged } = this.#parts;
     const replaces = isProcess(upstream) || offers.ageMs(upstream, key) === undefined;
+    const pause = this.#pauses.get(nameOf(upstream, key));
+    const restMs = replaces || pause === undefined ? 0 : pause.untilMs - performance.now();
+    if (pause !== undefined && restMs > 0) {
+      pause.timer ??= setTimeout(() => {
+        pause.timer = undefined;
+        this.#read(upstream, key);
+      }, restMs).unref();
+      return;
+    }
     if (!(await offers.readStored(upstream, key, replaces))) return;
     if (replaces) {
       onChanged(upstream, key);
       return;
     }
-    const relisting = relist(upstream, key).finally(() => this.#relisting.delete(relisting));
+    const relisting = this.#relist(upstream, key).finally(() => this.#relisting.delete(relisting));
     this.#relisting.add(relisting);
   }
+
+  /** Lists an upstream again. Never rejects. */
+  async #relist(upstream: string, key: OfferKey): Promise<void> {
+    const { offers, relist } = this.#parts;
+    await relist(upstream, key);
+    const name = nameOf(upstream, key);
+    const offer = offers.exactOffer(upstream, key);
+    const last = this.#pauses.get(name);
+    this.#pauses.delete(name);
+    if (offer === undefined || offers.stored.isByOther(upstream, key, offer)) return;
+    const nowMs = performance.now();
+    const isSoon = last !== undefined && nowMs < last.untilMs + LONGEST_PAUSE_MS;
+    const pauseMs = isSoon ? Math.min(2 * last.pauseMs, LONGEST_PAUSE_MS) : FIRST_PAUSE_MS;
+    this.#pauses.set(name, { untilMs: nowMs + pauseMs, pauseMs });
+  }
+}
+
+function nameOf(upstream: string, key: OfferKey): string {
+  return JSON.stringify([upstream, key]);
 }
