@@ -2,6 +2,8 @@
  * Waits of a bounded time. The work goes on after that, so it must bear that nobody waits for it: a later rejection is ignored.
  */
 
+import { addAbortListener } from 'node:events';
+
 /** The longest delay of a timer in Node. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -43,12 +45,6 @@ export async function resultUnlessAborted<Value>(
   aborted: () => Error,
 ): Promise<Value> {
   const failing = Promise.withResolvers<never>();
-  const onAbort = () => failing.reject(aborted());
-  signal.addEventListener('abort', onAbort, { once: true });
-  if (signal.aborted) onAbort();
-  try {
-    return await Promise.race([work, failing.promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
+  using _failing = addAbortListener(signal, () => failing.reject(aborted()));
+  return await Promise.race([work, failing.promise]);
 }

@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events';
 import { z } from 'zod';
 import type { Front, ModernCaller } from '../../gateway/front/front.ts';
 import { changedNumber } from '../../json/changed-number.ts';
@@ -51,14 +52,8 @@ async function send(
   const { promise, resolve } = Promise.withResolvers<Answer>();
   const sink = { receivedMs: performance.now(), send: () => false, answer: resolve };
   const call = front.handleModernRequest({ kind: 'request', id: '1', method, params }, caller, sink, undefined);
-  const onAbort = (): void => call.cancel('the operator has gone');
-  signal.addEventListener('abort', onAbort, { once: true });
-  if (signal.aborted) onAbort();
-  try {
-    return await promise;
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
+  using _leaving = addAbortListener(signal, () => call.cancel('the operator has gone'));
+  return await promise;
 }
 
 function outcomeOf(answer: Answer): Omit<ToolCallAnswer, 'as' | 'seconds'> {

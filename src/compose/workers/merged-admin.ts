@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { addAbortListener } from 'node:events';
 import { GatewayError } from '../../errors.ts';
 import { AdminError, type AdminPort, type OperatorCall } from '../../operator/admin/admin-port.ts';
 import type { DoneAnswer, StatusAnswer } from '../../operator/admin/answers.ts';
@@ -179,14 +180,8 @@ export class MergedAdmin {
   async #call(operator: string, call: OperatorCall, signal: AbortSignal) {
     const id = randomUUID();
     const worker = this.#first;
-    const end = (): void => void worker.call(ADMIN.endCall, id).catch(() => undefined);
     const called = this.#ask(worker, ADMIN.callTool, { id, operator, call }, TOOL_CALL_MS);
-    signal.addEventListener('abort', end, { once: true });
-    if (signal.aborted) end();
-    try {
-      return await called;
-    } finally {
-      signal.removeEventListener('abort', end);
-    }
+    using _leaving = addAbortListener(signal, () => void worker.call(ADMIN.endCall, id).catch(() => undefined));
+    return await called;
   }
 }

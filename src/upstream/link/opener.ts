@@ -1,4 +1,5 @@
 import { COMMAND } from '../../command-name.ts';
+import { addAbortListener } from 'node:events';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -275,8 +276,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       if (!(thrown instanceof GatewayError) || !hasNoStream(thrown)) throw thrown;
       return { kind: 'unsuitable', reason: thrown, findings: [], next: undefined };
     }
-    const abort = () => void connection.close();
-    signal.addEventListener('abort', abort, { once: true });
+    using _aborting = addAbortListener(signal, () => void connection.close());
     try {
       const outcome = await this.#handshake(attempt, mayFallBack, connection, request);
       if (outcome.kind === 'unsuitable') {
@@ -319,8 +319,6 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     } catch (thrown) {
       await connection.close();
       throw signal.aborted ? this.#abortedError(signal, thrown, 'answer initialize', attempt.transport) : thrown;
-    } finally {
-      signal.removeEventListener('abort', abort);
     }
   }
 

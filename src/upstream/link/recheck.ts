@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
 import { errorAnswer, type RpcError } from '../../protocol/jsonrpc.ts';
@@ -35,8 +36,7 @@ export async function recheck(
   const { upstream, audience, era } = link;
   let connection: Connection<undefined> | undefined;
   let refusal: RpcError | undefined;
-  const abort = () => void connection?.close();
-  signal.addEventListener('abort', abort, { once: true });
+  using _aborting = addAbortListener(signal, () => void connection?.close());
   try {
     const events = {
       onNotification: () => undefined,
@@ -58,7 +58,6 @@ export async function recheck(
     if (thrown instanceof GatewayError || thrown instanceof JsonTextError) return 'unknown';
     throw thrown;
   } finally {
-    signal.removeEventListener('abort', abort);
     await connection?.close();
   }
 }

@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events';
 import { GatewayError } from '../../errors.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { FairPool, ONE_PRINCIPAL, type PoolWaiter, type SharedPool, type Shares } from './fair-pool.ts';
@@ -96,13 +97,12 @@ export class ConnectionQuota {
     };
     this.#pool.wait(waiter);
     const timer = setTimeout(refuse, waitMs);
-    signal.addEventListener('abort', refuse, { once: true });
+    using _aborting = addAbortListener(signal, refuse);
     this.closeSpares();
     try {
       return await waiting.promise;
     } finally {
       clearTimeout(timer);
-      signal.removeEventListener('abort', refuse);
     }
   }
 

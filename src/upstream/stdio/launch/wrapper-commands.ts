@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { addAbortListener } from 'node:events';
 import { isFulfilled } from '../../../thrown.ts';
 import { access, chmod, readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -129,8 +130,7 @@ export class WrapperCommands {
     const stdio = ['ignore', 'pipe', 'pipe'] as const;
     const child = spawn(command, args, { cwd, env: { ...env, [TAG_NAME]: tag }, detached: true, stdio: [...stdio] });
     const group = child.pid === undefined ? undefined : new ProcessGroup(child, child.pid, tag, this.#guard, log);
-    const kill = () => group?.kill();
-    signal.addEventListener('abort', kill, { once: true });
+    using _killing = addAbortListener(signal, () => group?.kill());
     // npm and uv repeat arguments and variables in their messages.
     const stderr = new StderrLog({ log, secrets: configSecrets(target), onLimit: this.#onLimit });
     let isPrinted = false;
@@ -140,7 +140,6 @@ export class WrapperCommands {
       isPrinted = output.includes(PRINTER_END);
       return output;
     } finally {
-      signal.removeEventListener('abort', kill);
       void group?.end(isPrinted ? EXIT_MS : 0, KILL_MS);
     }
   }
