@@ -5,7 +5,7 @@ import { LIMITS } from '../../limits.ts';
 import type { SessionStoreEvents } from '../sessions/local-session-store.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import { readOwnFile, REFUSED_MODE, RefusedFileError } from './own-file.ts';
-import { makeStateDir, replaceFile, statOf } from './state-file.ts';
+import { makeStateDir, replaceFile } from './state-file.ts';
 
 /** Returns the beginning of the names of all files of one upstream. */
 function stemOf({ upstream, target }: UpstreamKey): string {
@@ -105,12 +105,7 @@ export class DiskOfferStore implements OfferStore {
   }
 
   async hasFailed(key: UpstreamKey): Promise<boolean> {
-    try {
-      await stat(join(this.#dir, failureFileOf(key)));
-      return true;
-    } catch {
-      return false;
-    }
+    return (await this.#mtimeMs(failureFileOf(key))) !== undefined;
   }
 
   async setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void> {
@@ -119,8 +114,7 @@ export class DiskOfferStore implements OfferStore {
   }
 
   async listedAtMs(key: UpstreamKey): Promise<number | undefined> {
-    const atMs = await this.#mtimeMs(listedFileOf(key));
-    return atMs === 0 ? undefined : atMs;
+    return await this.#mtimeMs(listedFileOf(key));
   }
 
   async setListed(key: UpstreamKey): Promise<void> {
@@ -159,13 +153,14 @@ export class DiskOfferStore implements OfferStore {
     const excess = names.length + 1 - LIMITS.storedOffersPerUpstream;
     if (excess <= 0) return;
     this.#events.onLimit?.('storedOffersPerUpstream');
-    const dated = await Promise.all(names.map(async (name) => ({ name, mtimeMs: await this.#mtimeMs(name) })));
+    const dated = await Promise.all(names.map(async (name) => ({ name, mtimeMs: (await this.#mtimeMs(name)) ?? 0 })));
     dated.sort((a, b) => a.mtimeMs - b.mtimeMs);
     for (const { name } of dated.slice(0, excess)) await this.#remove(name);
   }
 
-  /** Returns 0 where there is no such file. */
-  async #mtimeMs(name: string): Promise<number> {
-    return (await statOf(join(this.#dir, name)))?.mtimeMs ?? 0;
+  /** Returns undefined where there is no such file, or the system does not show it: then the upstream is listed again. */
+  async #mtimeMs(name: string): Promise<number | undefined> {
+    const found = await stat(join(this.#dir, name)).catch(() => undefined);
+    return found?.mtimeMs;
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, rename, rm, stat, truncate, utimes } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rename, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -74,6 +74,16 @@ test('lists that cannot be read are unknown', OPTIONS, async () => {
   await rm(join(dir.path, 'offers', file));
   await mkdir(join(dir.path, 'offers', file));
   assert.equal(await dir.store.read(KEY), undefined);
+});
+
+test('in a directory that cannot be read nothing is known, and nothing fails', OPTIONS, async () => {
+  await using dir = await testStore();
+  const file = join(dir.path, 'file');
+  await writeFile(file, '');
+  const store = new DiskOfferStore(join(file, 'state'));
+  assert.equal(await store.read(KEY), undefined);
+  assert.equal(await store.hasFailed(KEY), false);
+  assert.equal(await store.listedAtMs(KEY), undefined);
 });
 
 test('limit storedOfferBytes: larger lists are not kept, and older ones are removed', OPTIONS, async () => {
