@@ -118,23 +118,17 @@ export class RedisConnection implements AsyncDisposable {
 
   async #connect({ target }: RedisConfig, startMs: number): Promise<void> {
     const { commands, subscriptions } = this.#clients;
-    const lateMs = performance.now() + startMs;
+    this.bePatient(startMs);
     // Later attempts are made by the client itself.
     await Promise.all([commands, subscriptions].map((client) => client.connect().catch(() => undefined)));
-    for (;;) {
-      try {
-        await commands.call('PING', []);
-        return;
-      } catch (thrown) {
-        if (performance.now() < lateMs && !isReply(thrown)) {
-          await new Promise((resolve) => setTimeout(resolve, COMMAND_MS));
-          continue;
-        }
-        const where = target.nodes.map(({ host, port }) => `${host}:${port}`).join(', ');
-        const why = this.#wordsOf(thrown);
-        throw new StartError(`Redis cannot be used at ${where} (gateway.redis.url): ${why}`, { cause: thrown });
-      }
+    try {
+      await this.#patiently(() => commands.call('PING', []));
+    } catch (thrown) {
+      const where = target.nodes.map(({ host, port }) => `${host}:${port}`).join(', ');
+      const why = this.#wordsOf(thrown);
+      throw new StartError(`Redis cannot be used at ${where} (gateway.redis.url): ${why}`, { cause: thrown });
     }
+    this.endPatience();
   }
 
   /** Returns the message of a failure. Without a connection, the library names one of its options, and the last error of a socket is the reason. */
@@ -176,9 +170,9 @@ export class RedisConnection implements AsyncDisposable {
     return await this.#send(name, args);
   }
 
-  /** Repeats commands without an answer from now on, for up to 10 s. A start does so, since the process itself may be busy. */
-  bePatient(): void {
-    this.#patientUntilMs = performance.now() + START_MS;
+  /** Repeats commands without an answer for this time from now on. A start does so, since the process itself may be busy. */
+  bePatient(forMs = START_MS): void {
+    this.#patientUntilMs = performance.now() + forMs;
   }
 
   /** Lets commands without an answer fail again. */
