@@ -5,31 +5,29 @@ import type { KeyRecord } from '../store/key-store.ts';
 export interface InternalKey {
   readonly id: string;
   readonly key: Buffer;
+  /** Ms since the epoch. It opens no connection afterwards. */
+  readonly untilMs: number;
 }
 
 /** The keys for connections between replicas, which are made from the ring that seals handles. Both sides prove that they have the ring. */
 export class InternalKeys {
-  #keys: ReadonlyMap<string, { readonly key: Buffer; readonly untilMs: number }> = new Map();
-  #newest: InternalKey | undefined;
+  /** The newest one at the end. */
+  #keys: readonly InternalKey[] = [];
   /** Called for a connection with a key that one side does not know, or that has ended. The ring may have a newer state. */
   onUnknown: () => void = () => undefined;
 
   /** Takes over another state of the ring. Returns false if it has no key in common with the one before. */
   update(records: readonly KeyRecord[]): boolean {
     const before = this.#keys;
-    this.#keys = new Map(
-      records.map(({ kid, key, until }) => [kid, { key: derive(key), untilMs: until ?? Infinity }] as const),
-    );
-    const newest = records.at(-1);
-    const key = this.#keys.get(newest?.kid ?? '')?.key;
-    this.#newest = newest === undefined || key === undefined ? undefined : { id: newest.kid, key };
-    return before.size === 0 || [...before.keys()].some((id) => this.#keys.has(id));
+    this.#keys = records.map(({ kid, key, until = Infinity }) => ({ id: kid, key: derive(key), untilMs: until }));
+    return before.length === 0 || before.some(({ id }) => this.#keys.some((other) => other.id === id));
   }
 
   /** The key for new connections. @throws {Error} if there is no ring yet. */
   get newest(): InternalKey {
-    if (this.#newest === undefined) throw new Error('the ring of keys was not read');
-    return this.#newest;
+    const newest = this.#keys.at(-1);
+    if (newest === undefined) throw new Error('the ring of keys was not read');
+    return newest;
   }
 
   /**
@@ -37,14 +35,13 @@ export class InternalKeys {
    */
   toConnect(nowMs: number): readonly InternalKey[] {
     const { newest } = this;
-    const others = [...this.#keys].filter(([id, { untilMs }]) => id !== newest.id && nowMs < untilMs);
-    return [newest, ...others.slice(-1).map(([id, { key }]) => ({ id, key }))];
+    const before = this.#keys.findLast((key) => key !== newest && nowMs < key.untilMs);
+    return before === undefined ? [newest] : [newest, before];
   }
 
   /** Returns the key of this id; undefined if it is unknown or has ended. */
   find(id: string, nowMs: number): Buffer | undefined {
-    const found = this.#keys.get(id);
-    return found === undefined || nowMs >= found.untilMs ? undefined : found.key;
+    return this.#keys.find((key) => key.id === id && nowMs < key.untilMs)?.key;
   }
 }
 

@@ -58,7 +58,11 @@ function head(own: Partial<ForwardedHead> = {}): Texts {
   return [senderText(whole), forwardedText(whole)];
 }
 
-function connectTls(port: number, { id, key }: InternalKey, own: ConnectionOptions = {}): TLSSocket {
+function connectTls(
+  port: number,
+  { id, key }: Pick<InternalKey, 'id' | 'key'>,
+  own: ConnectionOptions = {},
+): TLSSocket {
   const socket = connect({
     host: '127.0.0.1',
     port,
@@ -75,7 +79,7 @@ function connectTls(port: number, { id, key }: InternalKey, own: ConnectionOptio
 /** Sends requests on one connection. Resolves with their statuses; `refused` if the connection ends before. */
 async function send(
   port: number,
-  key: InternalKey,
+  key: Pick<InternalKey, 'id' | 'key'>,
   requests: readonly Texts[],
   own: ConnectionOptions = {},
 ): Promise<readonly number[] | 'refused'> {
