@@ -10,7 +10,7 @@ import {
   type StoredKey,
   storedKeySchema,
 } from '../api-key-store.ts';
-import type { RedisAccess } from './access.ts';
+import { HASH_REPLY, type RedisAccess } from './access.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
 import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
 
@@ -44,7 +44,7 @@ for n = 1, #ARGV, 2 do
   if redis.call('HEXISTS', KEYS[1], ARGV[n]) == 1 then redis.call('HSET', KEYS[3], ARGV[n], ARGV[n + 1]) end
 end`);
 
-const PAGE = z.tuple([z.string(), z.array(z.string())]);
+const PAGE = z.tuple([z.string(), HASH_REPLY]);
 
 /** API keys in Redis, encrypted, for all replicas. A hash of sealed entries by id, and a version that every change replaces. */
 export class RedisApiKeyStore implements ApiKeyStore {
@@ -95,8 +95,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
   }
 
   async #readVersion(): Promise<string> {
-    const reply = await this.#connection.command('GET', this.#entries[1]);
-    return typeof reply === 'string' ? reply : '';
+    return (await this.#connection.text('GET', this.#entries[1])) ?? '';
   }
 
   /** Reads all keys at one version. */
@@ -126,7 +125,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
     let cursor = '0';
     do {
       const [next, page] = PAGE.parse(await this.#connection.command('HSCAN', hash, cursor, 'COUNT', PER_PAGE));
-      for (let n = 0; n + 1 < page.length; n += 2) yield [page[n] ?? '', page[n + 1] ?? ''];
+      yield* page;
       cursor = next;
     } while (cursor !== '0');
   }

@@ -170,6 +170,12 @@ export class RedisConnection implements AsyncDisposable {
     return await this.#send(name, args);
   }
 
+  /** Sends a command that reads a text. Returns undefined if there is none. @throws {GatewayError} `store-unavailable` */
+  async text(name: string, ...args: readonly (string | number)[]): Promise<string | undefined> {
+    const reply = await this.#send(name, args);
+    return typeof reply === 'string' ? reply : undefined;
+  }
+
   /** Repeats commands without an answer for this time from now on. A start does so, since the process itself may be busy. */
   bePatient(forMs = START_MS): void {
     this.#patientUntilMs = performance.now() + forMs;

@@ -47,12 +47,11 @@ export class RedisKeyStore implements KeyStore {
   }
 
   async #readSealed(): Promise<string> {
-    const found = await this.#connection.command('GET', this.#entry);
-    if (typeof found === 'string') return found;
+    const found = await this.#connection.text('GET', this.#entry);
+    if (found !== undefined) return found;
     const fresh = this.#seal([freshKey(Date.now())]);
     // If another process has made a ring meanwhile, its ring is the one.
-    const other = await this.#connection.command('SET', this.#entry, fresh, 'NX', 'GET');
-    return typeof other === 'string' ? other : fresh;
+    return (await this.#connection.text('SET', this.#entry, fresh, 'NX', 'GET')) ?? fresh;
   }
 
   async add(nowMs: number, graceMs: number): Promise<void> {

@@ -69,8 +69,8 @@ export class RedisOfferStore implements OfferStore {
   async read(key: StoredOfferKey): Promise<string | undefined> {
     try {
       const [entry] = this.#redis.keys.offer(key);
-      const sealed = await this.#redis.connection.command('GET', entry);
-      const packed = typeof sealed === 'string' ? this.#redis.box.open(nameOf(entry, key), sealed) : undefined;
+      const sealed = await this.#redis.connection.text('GET', entry);
+      const packed = sealed === undefined ? undefined : this.#redis.box.open(nameOf(entry, key), sealed);
       if (packed === undefined) return undefined;
       const text = await unzip(Buffer.from(packed, 'base64'), { maxOutputLength: LIMITS.storedOfferBytes });
       return text.toString();
@@ -131,10 +131,7 @@ export class RedisOfferStore implements OfferStore {
 
   /** Returns undefined also if Redis cannot be asked: a wrong answer costs a listing, nothing more. */
   async #fact(key: UpstreamKey, field: string): Promise<string | undefined> {
-    const value = await this.#redis.connection
-      .command('HGET', this.#redis.keys.start(key), field)
-      .catch(() => undefined);
-    return typeof value === 'string' ? value : undefined;
+    return await this.#redis.connection.text('HGET', this.#redis.keys.start(key), field).catch(() => undefined);
   }
 
   async #setFact(key: UpstreamKey, field: string, value: string): Promise<void> {

@@ -57,7 +57,7 @@ export class RedisOutcomeStore implements OutcomeStore {
 
   async find(id: string): Promise<string | undefined> {
     const [entry] = this.#redis.keys.outcome(id);
-    const sealed = await this.#redis.connection.command('GET', entry);
-    return typeof sealed === 'string' ? this.#redis.box.open(entry, sealed) : undefined;
+    const sealed = await this.#redis.connection.text('GET', entry);
+    return sealed === undefined ? undefined : this.#redis.box.open(entry, sealed);
   }
 }

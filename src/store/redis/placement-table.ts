@@ -8,7 +8,7 @@ import {
   placementText,
   unreadableMember,
 } from '../placement-table.ts';
-import type { RedisAccess } from './access.ts';
+import { HASH_REPLY, type RedisAccess } from './access.ts';
 import { scriptOf } from './connection.ts';
 
 /** A placement that its owner does not confirm is free after this time. It passes while Redis cannot be reached too, so it is a long one. */
@@ -97,7 +97,6 @@ const MEMBER = z.object({
   version: z.string(),
   isLeaving: z.literal(true).exactOptional(),
 });
-const PAIRS = z.array(z.string());
 const KEY = z.tuple([z.string(), z.string()]);
 
 export class RedisPlacementTable implements PlacementTable {
@@ -130,14 +129,10 @@ export class RedisPlacementTable implements PlacementTable {
 
   /** Returns all members. Those whose entry our wrapping keys do not open keep what they have, and nothing is passed on to them. */
   #membersOf(reply: unknown): readonly Member[] {
-    const texts = PAIRS.parse(reply);
-    const members: Member[] = [];
-    for (let i = 0; i + 1 < texts.length; i += 2) {
-      const [id = '', sealed = ''] = texts.slice(i, i + 2);
+    return HASH_REPLY.parse(reply).map(([id, sealed]) => {
       const text = this.#redis.box.open(this.#entryOf(id), sealed);
-      members.push(text === undefined ? unreadableMember(id) : { id, ...MEMBER.parse(JSON.parse(text)) });
-    }
-    return members;
+      return text === undefined ? unreadableMember(id) : { id, ...MEMBER.parse(JSON.parse(text)) };
+    });
   }
 
   #entryOf(id: string): string {
@@ -161,12 +156,7 @@ export class RedisPlacementTable implements PlacementTable {
   }
 
   async former(key: PlacementKey): Promise<string | undefined> {
-    return (
-      z
-        .string()
-        .nullable()
-        .parse(await this.#redis.connection.command('GET', this.#redis.keys.former(key))) ?? undefined
-    );
+    return await this.#redis.connection.text('GET', this.#redis.keys.former(key));
   }
 
   async revoke(key: PlacementKey): Promise<void> {

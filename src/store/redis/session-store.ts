@@ -11,7 +11,7 @@ import {
 } from '../session-store.ts';
 import { fencedChange } from '../sessions/fenced-change.ts';
 import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../sessions/session-table.ts';
-import type { RedisAccess } from './access.ts';
+import { HASH_REPLY, type RedisAccess } from './access.ts';
 import type { Script } from './connection.ts';
 import { hashOf, type PlacementKey, sessionKey } from '../placement-table.ts';
 import { CHANGE, END, IS_ENDED, LOAD, NEXT_SERIAL } from './scripts/session-scripts.ts';
@@ -21,7 +21,6 @@ const RETRY_MS = 1_000;
 /** Memory of one text in Redis besides its characters. */
 const TEXT_BYTES = 128;
 
-const FIELDS = z.array(z.string());
 const ATTACHMENT = z.object({ upstream: z.string(), text: z.string() });
 const CHANGE_REPLY = z.enum(['', 'fenced', 'subscriptionsPerSession', 'sessionRecordBytesPerPrincipal']);
 
@@ -60,11 +59,9 @@ export class RedisSessionStore implements SessionStore {
   }
 
   async load(session: SessionRef): Promise<SessionRecord | undefined> {
-    const fields = FIELDS.parse(await this.#run(LOAD, session, []));
     const texts: { readonly order: number; readonly kind: string; readonly text: string }[] = [];
     let logLevel: string | undefined;
-    for (let i = 0; i + 1 < fields.length; i += 2) {
-      const [field = '', value = ''] = fields.slice(i, i + 2);
+    for (const [field, value] of HASH_REPLY.parse(await this.#run(LOAD, session, []))) {
       if (field === 'level') logLevel = value;
       const [, order, sealed] = /^(\d+):\d+:(.*)$/.exec(value) ?? [];
       if (order === undefined || sealed === undefined) continue;

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { LIMITS } from '../../limits.ts';
 import type { CommonTasks } from '../memory/shared-task-store.ts';
 import type { KnownTask, OnTaskLimit, TaskAddress } from '../task-store.ts';
-import type { RedisAccess } from './access.ts';
+import { HASH_REPLY, type RedisAccess } from './access.ts';
 import { scriptOf } from './connection.ts';
 import { hashOf } from '../placement-table.ts';
 
@@ -31,7 +31,6 @@ const REMOVE = scriptOf(`
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])`);
 
-const REPLY = z.array(z.string());
 const TASK = z.object({ upstream: z.string(), task: z.string(), holder: z.string(), id: z.string() });
 
 export class RedisTasks implements CommonTasks {
@@ -46,14 +45,10 @@ export class RedisTasks implements CommonTasks {
 
   async list(client: string): Promise<readonly KnownTask[]> {
     const entries = this.#redis.keys.tasks(client);
-    const texts = REPLY.parse(await this.#redis.connection.run(LIST, entries, []));
-    const tasks: KnownTask[] = [];
-    for (let i = 0; i + 1 < texts.length; i += 2) {
-      const [field = '', sealed = ''] = texts.slice(i, i + 2);
+    return HASH_REPLY.parse(await this.#redis.connection.run(LIST, entries, [])).flatMap(([field, sealed]) => {
       const text = this.#redis.box.open(`${entries[0]} ${field}`, sealed);
-      if (text !== undefined) tasks.push(TASK.parse(JSON.parse(text)));
-    }
-    return tasks;
+      return text === undefined ? [] : [TASK.parse(JSON.parse(text))];
+    });
   }
 
   async add(client: string, known: KnownTask): Promise<void> {
