@@ -1,5 +1,4 @@
 import { addAbortListener } from 'node:events';
-import { GatewayError } from '../../errors.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { FairPool, ONE_PRINCIPAL, type PoolWaiter, type SharedPool, type Shares } from './fair-pool.ts';
 
@@ -145,35 +144,4 @@ export class ConnectionQuota {
       next.resolve(this.#permit(next.principal));
     }
   }
-}
-
-/**
- * Takes one connection of each quota.
- *
- * @throws {GatewayError} `overloaded` if one of the quotas had no free connection in time.
- */
-export async function acquireFromAll(
-  upstream: string,
-  quotas: readonly ConnectionQuota[],
-  request: QuotaRequest,
-): Promise<ConnectionPermit> {
-  const dueMs = performance.now() + request.waitMs;
-  const permits: ConnectionPermit[] = [];
-  const all: ConnectionPermit = {
-    release: () => {
-      for (const permit of permits) permit.release();
-    },
-    assign: (principal) => {
-      for (const permit of permits) permit.assign(principal);
-    },
-  };
-  for (const quota of quotas) {
-    const permit = await quota.acquire({ ...request, waitMs: Math.max(0, dueMs - performance.now()) });
-    if (permit === undefined) {
-      all.release();
-      throw new GatewayError('overloaded', { upstream, message: quota.refuse(request.principal) });
-    }
-    permits.push(permit);
-  }
-  return all;
 }

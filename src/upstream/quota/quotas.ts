@@ -1,12 +1,7 @@
 import type { Level } from '../../telemetry/metrics.ts';
 import type { Shares } from './fair-pool.ts';
-import {
-  acquireFromAll,
-  type ConnectionPermit,
-  ConnectionQuota,
-  type QuotaOptions,
-  type QuotaRequest,
-} from './connection-quota.ts';
+import { GatewayError } from '../../errors.ts';
+import { type ConnectionPermit, ConnectionQuota, type QuotaOptions, type QuotaRequest } from './connection-quota.ts';
 
 /** File descriptors reserved for listeners, files, process pipes and connections that are not counted. */
 const RESERVED = 256;
@@ -65,13 +60,27 @@ export class UpstreamQuotas {
     this.#own.setLimit(upstreamLimit(this.#id, limit));
   }
 
-  /**
-   * Takes one connection.
-   *
-   * @throws {GatewayError} `overloaded`
-   */
-  acquire(request: QuotaRequest): Promise<ConnectionPermit> {
-    return acquireFromAll(this.#id, this.#all, request);
+  /** Takes one connection of each quota. @throws {GatewayError} `overloaded` if one of them had no free connection in time. */
+  async acquire(request: QuotaRequest): Promise<ConnectionPermit> {
+    const dueMs = performance.now() + request.waitMs;
+    const permits: ConnectionPermit[] = [];
+    const all: ConnectionPermit = {
+      release: () => {
+        for (const permit of permits) permit.release();
+      },
+      assign: (principal) => {
+        for (const permit of permits) permit.assign(principal);
+      },
+    };
+    for (const quota of this.#all) {
+      const permit = await quota.acquire({ ...request, waitMs: Math.max(0, dueMs - performance.now()) });
+      if (permit === undefined) {
+        all.release();
+        throw new GatewayError('overloaded', { upstream: this.#id, message: quota.refuse(request.principal) });
+      }
+      permits.push(permit);
+    }
+    return all;
   }
 
   closeSpares(): void {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { acquireFromAll, ConnectionQuota } from '../../../src/upstream/quota/connection-quota.ts';
-import { remoteConnections } from '../../../src/upstream/quota/quotas.ts';
+import { ConnectionQuota } from '../../../src/upstream/quota/connection-quota.ts';
+import { ONE_PRINCIPAL } from '../../../src/upstream/quota/fair-pool.ts';
+import { remoteConnections, UpstreamQuotas } from '../../../src/upstream/quota/quotas.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { sharesOf } from './shares.ts';
 
@@ -85,9 +86,11 @@ test('a waiting request closes a connection without a client, and no other', TIM
 
 // N-03
 test('after a refusal of one quota, the others get their connections back', TIMEOUT, async () => {
-  const [own, shared] = [quota(1), quota(0)];
-  await assert.rejects(acquireFromAll('up', [own, shared], request('a', 1)), { code: 'overloaded', message: /all 0/ });
-  assert.ok(await own.acquire(request('a', 1)));
+  const shared = quota(0);
+  const quotas = new UpstreamQuotas('up', 1, shared, ONE_PRINCIPAL, () => undefined);
+  await assert.rejects(quotas.acquire(request('a', 1)), { code: 'overloaded', message: /all 0/ });
+  shared.setLimit({ limit: 1, refusal: 'all 1 are in use' });
+  assert.ok(await quotas.acquire(request('a', 1)));
 });
 
 // N-60
