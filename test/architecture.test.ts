@@ -95,7 +95,7 @@ const MAX_LINES = 500;
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
   protocol: ['.', 'framing', 'translation'],
   config: ['values', 'files', 'document', 'schema', 'upstreams', 'sections', '.', 'changes'],
-  upstream: ['rpc', 'stdio', 'http', 'link', 'quota', 'lifecycle', '.'],
+  upstream: ['rpc', 'stdio', 'http', 'lifecycle', 'link', 'quota', '.'],
   gateway: [
     'front',
     'dialects',

@@ -13,15 +13,15 @@ export function retryPauseMs(retry: number, random: number): number {
 /**
  * Repeats an attempt until it succeeds or the signal is aborted, after longer and longer pauses.
  *
- * @param waitMs returns the shortest pause before the next attempt, in milliseconds.
+ * @param waitMs returns the shortest pause before a retry, in milliseconds, by its number; the first is 1.
  */
 export async function retryUntilDone(
   attempt: () => Promise<void>,
-  waitMs: () => number,
+  waitMs: (retry: number) => number,
   signal: AbortSignal,
 ): Promise<void> {
   for (let retry = 1; !signal.aborted; retry++) {
-    const pauseMs = Math.max(retryPauseMs(retry, Math.random()), waitMs());
+    const pauseMs = Math.max(retryPauseMs(retry, Math.random()), waitMs(retry));
     // An abort ends the sleep with an error, which is not needed.
     await sleep(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     if (signal.aborted) return;

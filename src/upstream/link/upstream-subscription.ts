@@ -1,6 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { resultOrLate } from '../../deadline.ts';
-import { isFulfilled } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { RawObject, rawItems } from '../../json/json.ts';
@@ -10,6 +8,7 @@ import type { Notification } from '../../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { retryUntilDone } from '../lifecycle/retry-until-done.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 import type { Call } from '../rpc/call.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -232,24 +231,19 @@ export class UpstreamSubscription {
     void this.#resume(Math.max(1, this.#shortStreams));
   }
 
-  /** Opens a stream after pauses that grow, until that succeeds. */
+  /** Opens a stream after pauses that grow, until that succeeds or is in vain. */
   async #resume(first: number): Promise<void> {
     if (this.#isResuming) return;
     this.#isResuming = true;
-    await this.#tryUntilOpen(first);
+    const pauseMs = (retry: number) => backoffMs(first + retry - 1, Math.random());
+    await retryUntilDone(() => this.#openAgain(), pauseMs, this.#closing.signal);
     this.#isResuming = false;
   }
 
-  async #tryUntilOpen(first: number): Promise<void> {
-    const { signal } = this.#closing;
-    const mayOpen = () => !signal.aborted && !this.#isUnsupported && !this.#parts.connection.isClosed;
-    for (let attempt = first; mayOpen(); attempt++) {
-      await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
-      if (signal.aborted) return;
-      if (!(await isFulfilled(this.#renewal()))) continue;
-      this.#reportPossibleChanges();
-      return;
-    }
+  async #openAgain(): Promise<void> {
+    if (this.#isUnsupported || this.#parts.connection.isClosed) return;
+    await this.#renewal();
+    this.#reportPossibleChanges();
   }
 
   /** Reports every change that may have been missed without a stream. */
