@@ -27,11 +27,11 @@ export async function openParentState({ stateDir }: Config, metrics: Metrics, lo
       onWriteFailed: () => metrics.countStateWriteFailure(),
       onFailing: (error) => {
         log.error({ err: error, stateDir }, 'state directory cannot be written');
-        server?.notifyStateFailure(state.sessions.failure ?? 'the state directory cannot be written');
+        server?.notifyStateFailure();
       },
       onRecovered: () => {
         log.info({ stateDir }, 'state directory can be written again');
-        server?.notifyStateFailure(undefined);
+        server?.notifyStateFailure();
       },
       onLimit: (limit) => metrics.countLimit(limit),
       onRefused: ({ message: reason }) => log.warn({ reason }, 'the state directory is not safe'),

@@ -232,8 +232,9 @@ export class Journal implements AsyncDisposable {
 
   #fail(thrown: unknown): void {
     this.#events.onWriteFailed(thrown);
-    if (this.#failure === undefined) this.#events.onFailing(thrown);
+    const isFirst = this.#failure === undefined;
     this.#failure = thrown;
+    if (isFirst) this.#events.onFailing(thrown);
     if (this.#retry !== undefined) return;
     this.#retry = setTimeout(() => {
       this.#retry = undefined;

@@ -115,6 +115,9 @@ export const STORES = {
   },
 } as const;
 
+/** The reason why the state cannot be written, as {@link STORE_NOTICES} has it. A worker asks for it when it starts. */
+export const STATE_FAILURE = method('state.failure', NOTHING, MAYBE_TEXT);
+
 /** The messages of the parent to its workers. */
 export const STORE_NOTICES = {
   /** A placement of this member was revoked. */

@@ -1,5 +1,5 @@
 import type { Fencing, SessionStore } from '../session-store.ts';
-import { STORE_NOTICES, STORES } from './methods.ts';
+import { STATE_FAILURE, STORE_NOTICES, STORES } from './methods.ts';
 import { fencedChange } from '../sessions/fenced-change.ts';
 import type { PipeCalls } from './pipe-calls.ts';
 import { remoteStore } from './remote-store.ts';
@@ -12,9 +12,12 @@ export interface PipedSessionStoreParts extends Fencing {
 export function pipedSessionStore({ calls, ...fencing }: PipedSessionStoreParts): SessionStore {
   const parent = remoteStore(calls, STORES.sessions);
   let failure: string | undefined;
-  calls.serve(STORE_NOTICES.stateFailure, async (why) => {
+  const setFailure = (why: string | undefined): void => {
     failure = why;
-  });
+  };
+  calls.serve(STORE_NOTICES.stateFailure, async (why) => setFailure(why));
+  // It may have begun before this process.
+  calls.call(STATE_FAILURE, undefined).then(setFailure, () => undefined);
   return {
     ...parent,
     get failure() {

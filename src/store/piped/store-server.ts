@@ -4,7 +4,7 @@ import type { State } from '../open-state.ts';
 import type { OutcomeStore } from '../outcome-store.ts';
 import type { RateTable } from '../rate-table.ts';
 import { sessionKey } from '../placement-table.ts';
-import { STORE_NOTICES, STORES } from './methods.ts';
+import { STATE_FAILURE, STORE_NOTICES, STORES } from './methods.ts';
 import type { PipeCalls } from './pipe-calls.ts';
 import { serveStore } from './remote-store.ts';
 
@@ -44,8 +44,9 @@ export class StoreServer {
     };
   }
 
-  /** Tells all workers the reason why the state cannot be written; undefined when it can be written again. */
-  notifyStateFailure(failure: string | undefined): void {
+  /** Tells all workers that the state cannot be written, or can be written again. */
+  notifyStateFailure(): void {
+    const { failure } = this.#stores.state.sessions;
     for (const worker of this.#workers) void worker.call(STORE_NOTICES.stateFailure, failure).catch(ignore);
   }
 
@@ -53,6 +54,7 @@ export class StoreServer {
     const { state, placements } = this.#stores;
     const { sessions } = state;
     serveStore(calls, STORES.sessions, sessions);
+    calls.serve(STATE_FAILURE, async () => sessions.failure);
     calls.serve(STORES.sessions.change, async ([session, change, placement]) => {
       // Nothing happens between the check and the change, which is made in memory at once.
       if (placements.isCurrent(sessionKey(session), placement)) return await sessions.change(session, change);

@@ -22,7 +22,7 @@ function journalOf({ dir = join(root, String(++count)), state = (): Iterable<str
   const events: string[] = [];
   const journal = new Journal(path, state, {
     onWriteFailed: () => events.push('write failed'),
-    onFailing: () => events.push('failing'),
+    onFailing: () => events.push(journal.failure === undefined ? 'failing without a reason' : 'failing'),
     onRecovered: () => events.push('recovered'),
   });
   return { dir, path, journal, events };

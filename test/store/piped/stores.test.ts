@@ -4,6 +4,7 @@ import { GatewayError } from '../../../src/errors.ts';
 import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { STORES } from '../../../src/store/piped/methods.ts';
+import { LocalSessionStore } from '../../../src/store/sessions/local-session-store.ts';
 import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
 import { pipedOfferStore } from '../../../src/store/piped/offer-store.ts';
 import { pipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
@@ -101,13 +102,19 @@ test('a worker learns of lists that another one has written, and not of its own'
   assert.deepEqual(notified.toSorted(), ['one mail', 'two files']);
 });
 
-test('a worker knows the reason why the state cannot be written', OPTIONS, async () => {
-  const parent = testParent();
+test('a worker knows why the state cannot be written, also one that starts then', OPTIONS, async () => {
+  let failure: string | undefined;
+  const sessions = Object.defineProperty(new LocalSessionStore(() => undefined), 'failure', { get: () => failure });
+  const parent = testParent({}, LONG_MS, { sessions });
   const { store } = openSessions(parent.worker());
-  parent.server.notifyStateFailure('the disk is full');
+  failure = 'the disk is full';
+  parent.server.notifyStateFailure();
   await waitUntil(() => store.failure === 'the disk is full');
-  parent.server.notifyStateFailure(undefined);
-  await waitUntil(() => store.failure === undefined);
+  const { store: later } = openSessions(parent.worker());
+  await waitUntil(() => later.failure === 'the disk is full');
+  failure = undefined;
+  parent.server.notifyStateFailure();
+  await waitUntil(() => store.failure === undefined && later.failure === undefined);
 });
 
 test('calls of a worker whose parent has gone fail at once as store-unavailable', OPTIONS, async () => {
