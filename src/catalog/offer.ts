@@ -90,7 +90,8 @@ export type ListKind = (typeof LIST_KINDS)[number];
 export const LIST_MEMBERS = ['tools', 'prompts', 'resources', 'templates'] as const;
 export type ListMember = (typeof LIST_MEMBERS)[number];
 
-function perList<Value>(make: (list: ListMember) => Value): Readonly<Record<ListMember, Value>> {
+/** Returns a value for each list. */
+export function perList<Value>(make: (list: ListMember) => Value): Readonly<Record<ListMember, Value>> {
   return { tools: make('tools'), prompts: make('prompts'), resources: make('resources'), templates: make('templates') };
 }
 

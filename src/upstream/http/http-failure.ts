@@ -1,8 +1,7 @@
-import { systemCode } from '../../thrown.ts';
+import { resultOrError, systemCode } from '../../thrown.ts';
 import { type Executed, GatewayError } from '../../errors.ts';
 import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
-import { resultOrError } from '../../thrown.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 import { sentBackId } from '../rpc/request-ids.ts';

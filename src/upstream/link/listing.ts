@@ -1,9 +1,11 @@
 import type { ItemKind } from '../../catalog/items/kind.ts';
 import { type Caching, combineCaching, readCaching } from '../../catalog/caching.ts';
 import {
+  LIST_MEMBERS,
   ListDigest,
   type ListMember,
   type Offer,
+  perList,
   readItems,
   sharedOffer,
   type Unreadable,
@@ -204,41 +206,29 @@ export async function listOffer({ connection, hello }: Link, options: ListingOpt
       return undefined;
     }
   };
-  const found = await Promise.all([read('tools'), read('prompts'), read('resources'), read('templates')]);
+  const found = new Map(await Promise.all(LIST_MEMBERS.map(async (name) => [name, await read(name)] as const)));
   const failure = failures[0];
   if (failure !== undefined && (readLists === 0 || connection.isClosed)) throw failure;
   const known = failure === undefined ? undefined : options.known();
-  const [tools, prompts, resources, templates] = [
-    found[0] ?? knownList(LISTS.tools, known?.tools ?? []),
-    found[1] ?? knownList(LISTS.prompts, known?.prompts ?? []),
-    found[2] ?? knownList(LISTS.resources, known?.resources ?? []),
-    found[3] ?? knownList(LISTS.templates, known?.templates ?? []),
-  ];
-  const { revision, capabilities, serverInfo, instructions } = hello;
-  const lists = [tools, prompts, resources, templates];
+  const lists = perList((name) => found.get(name) ?? knownList(LISTS[name], known?.[name] ?? []));
+  const all = Object.values(lists);
   const endpoints: string[] = [];
-  for (const list of lists) addNew(endpoints, list.endpoints);
+  for (const list of all) addNew(endpoints, list.endpoints);
   options.onListed(performance.now() - beganMs);
   const offer: Offer = {
-    revision,
-    capabilities,
-    serverInfo,
-    instructions,
-    caching: narrowest(lists.map(({ caching }) => caching)),
-    tools: tools.items,
-    prompts: prompts.items,
-    resources: resources.items,
-    templates: templates.items,
-    unreadable: lists.flatMap(({ unreadable }) => unreadable),
+    ...hello,
+    ...perList((name) => lists[name].items),
+    caching: narrowest(all.map(({ caching }) => caching)),
+    unreadable: all.flatMap(({ unreadable }) => unreadable),
     ...(endpoints.length > 0 ? { endpoints } : {}),
   };
-  const shared = sharedOffer(offer, {
-    tools: tools.digest,
-    prompts: prompts.digest,
-    resources: resources.digest,
-    templates: templates.digest,
-  });
-  return { offer: shared, failure };
+  return {
+    offer: sharedOffer(
+      offer,
+      perList((name) => lists[name].digest),
+    ),
+    failure,
+  };
 }
 
 /** Returns the failure of a list. Rethrows an error of the program. */

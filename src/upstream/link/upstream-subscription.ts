@@ -1,5 +1,6 @@
 import { resultOrLate } from '../../deadline.ts';
 import type { Logger } from 'pino';
+import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject, rawItems } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
@@ -37,9 +38,6 @@ const STEADY_MS = 30_000;
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
-/** The kinds of lists, as in `resourcesListChanged` and `notifications/resources/list_changed`. */
-const KINDS = ['tools', 'prompts', 'resources'] as const;
-
 /**
  * The subscription at a modern upstream: to changes of all its lists, and of the resources and tasks that have been added.
  *
@@ -70,10 +68,10 @@ export class UpstreamSubscription {
   }
 
   get #wantsLists(): boolean {
-    return KINDS.some((kind) => this.#canNotify(kind));
+    return LIST_KINDS.some((kind) => this.#canNotify(kind));
   }
 
-  #canNotify(kind: (typeof KINDS)[number]): boolean {
+  #canNotify(kind: ListKind): boolean {
     return this.#parts.hello.capabilities.object(kind)?.raw('listChanged') === 'true';
   }
 
@@ -168,7 +166,7 @@ export class UpstreamSubscription {
     const { upstream } = connection;
     const wanted = [...this.#wantedUris];
     let filter = RawObject.EMPTY;
-    for (const kind of KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
+    for (const kind of LIST_KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
     if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
     this.#isUnsupported = false;
     const tasks = [...this.#taskCounts.keys()];
@@ -249,7 +247,7 @@ export class UpstreamSubscription {
   /** Reports every change that may have been missed without a stream. */
   #reportPossibleChanges(): void {
     const { onNotification } = this.#parts;
-    for (const kind of KINDS) {
+    for (const kind of LIST_KINDS) {
       const method = `notifications/${kind}/list_changed`;
       if (this.#canNotify(kind)) onNotification({ kind: 'notification', method, params: undefined }, undefined);
     }
