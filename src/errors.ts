@@ -91,7 +91,7 @@ export function isErrorCode(text: unknown): text is ErrorCode {
   return typeof text === 'string' && Object.hasOwn(ERRORS, text);
 }
 
-interface ErrorDetail {
+export interface ErrorDetail {
   /** One sentence for the client: what happened and what to do. */
   readonly message?: string;
   /** The advice for the client, after the message. It is no part of the reason that operators see. */
@@ -134,6 +134,17 @@ export class GatewayError extends Error {
   get executed(): Executed | undefined {
     return this.detail.executed ?? this.row.executed;
   }
+}
+
+/** Returns an error about an upstream. @param event the sentence for clients, without the name of the upstream in front. */
+export function upstreamError(
+  code: ErrorCode,
+  upstream: string,
+  event: string,
+  detail: ErrorDetail = {},
+  cause?: unknown,
+): GatewayError {
+  return new GatewayError(code, { ...detail, upstream, message: `upstream "${upstream}" ${event}` }, cause);
 }
 
 /** A failure to start that the operator has to fix. The message says how; it is printed without a stack trace. */

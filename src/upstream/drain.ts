@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GatewayError } from '../errors.ts';
+import { upstreamError } from '../errors.ts';
 import type { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import { isWorking, type Link } from './link/link.ts';
 import { settlesWithin } from '../deadline.ts';
@@ -15,8 +15,8 @@ export async function drain(limiter: ConcurrencyLimiter, links: Iterable<Link>, 
   await settlesWithin(whenIdle(limiter, links, performance.now() + limitMs), limitMs);
   const busy = countBusy(links);
   for (const { upstream, connection } of links) {
-    const message = `upstream "${upstream}" was removed or replaced by a reload, and the call lasted longer than gateway.reload.drain`;
-    connection.failCalls(new GatewayError('upstream-lost', { upstream, message }));
+    const event = 'was removed or replaced by a reload, and the call lasted longer than gateway.reload.drain';
+    connection.failCalls(upstreamError('upstream-lost', upstream, event));
   }
   return busy;
 }

@@ -1,5 +1,5 @@
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
-import { GatewayError, toGatewayError } from '../errors.ts';
+import { type GatewayError, toGatewayError, upstreamError } from '../errors.ts';
 import { systemCode } from '../thrown.ts';
 import { EVERYBODY } from './connection-key.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
@@ -33,12 +33,11 @@ export function startFailure(
   const cause = toGatewayError(thrown);
   const reason = reasonOf(cause);
   const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
-  const message = `upstream "${id}" did not start: ${reason}`;
   const isOfCredential = lacksCredentials(cause);
   // A client that tries again would do so until an operator has acted.
   const { retryable } = isOfCredential ? cause.detail : {};
   const advice = retryable === undefined ? {} : { retryable };
-  const error = new GatewayError('upstream-unavailable', { upstream: id, message, ...advice }, cause);
+  const error = upstreamError('upstream-unavailable', id, `did not start: ${reason}`, advice, cause);
   const scope = audience !== EVERYBODY && isOfCredentials(cause) ? 'connection' : 'upstream';
   const isLate = cause.cause instanceof StartTimeoutError;
   const isUnstarted = cause.cause instanceof ProgramError;
@@ -48,8 +47,7 @@ export function startFailure(
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */
 export function retiredError(id: string): GatewayError {
-  const message = `upstream "${id}" was removed or replaced`;
-  return new GatewayError('upstream-unavailable', { upstream: id, message });
+  return upstreamError('upstream-unavailable', id, 'was removed or replaced');
 }
 
 /** Returns the part of an error that clients may read. */

@@ -1,5 +1,5 @@
 import { resultOrError, systemCode } from '../../thrown.ts';
-import { type Executed, GatewayError } from '../../errors.ts';
+import { type ErrorCode, type ErrorDetail, type Executed, GatewayError, upstreamError } from '../../errors.ts';
 import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -92,33 +92,32 @@ export function statusFailure(
   reason?: string,
 ): GatewayError {
   const cause = new HttpStatusError(status, location);
-  const subject = `upstream "${upstream}"`;
+  const failure = (code: ErrorCode, event: string, detail: ErrorDetail = {}) =>
+    upstreamError(code, upstream, event, detail, cause);
   const data = retryAfterMs === undefined ? {} : { data: { retryAfterMs } };
   if (status === 403 && missingScopes !== undefined) {
     const which = missingScopes === '' ? 'further scopes' : `the scopes "${missingScopes}"`;
-    const message = `${subject} needs ${which} for this request (HTTP 403), which our credentials lack; an operator has to add them`;
-    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
+    const event = `needs ${which} for this request (HTTP 403), which our credentials lack; an operator has to add them`;
+    return failure('upstream-unavailable', event, { executed: 'no', retryable: false });
   }
   if (status === 401 || status === 403) {
-    const message = `${subject} got no credentials that it accepts (HTTP ${status}); an operator has to configure them`;
-    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
+    const event = `got no credentials that it accepts (HTTP ${status}); an operator has to configure them`;
+    return failure('upstream-unavailable', event, { executed: 'no', retryable: false });
   }
   if (status === 429) {
-    const message = `${subject} takes no more requests for now (HTTP 429)`;
-    return new GatewayError('overloaded', { upstream, message, executed: 'no', ...data }, cause);
+    return failure('overloaded', 'takes no more requests for now (HTTP 429)', { executed: 'no', ...data });
   }
   if (status === 413) {
-    const message = `${subject} refused the message as too large (HTTP 413)`;
-    return new GatewayError('too-large', { upstream, message, executed: 'no' }, cause);
+    return failure('too-large', 'refused the message as too large (HTTP 413)', { executed: 'no' });
   }
   if (status < 400) {
-    const message = `${subject} answered with a redirect (HTTP ${status}), which is not followed; configure its final address`;
-    return new GatewayError('upstream-protocol', { upstream, message }, cause);
+    const event = `answered with a redirect (HTTP ${status}), which is not followed; configure its final address`;
+    return failure('upstream-protocol', event);
   }
   const executed: Executed = NOT_PROCESSED.has(status) ? 'no' : 'unknown';
   const because = reason === undefined ? '' : `: ${reason.slice(0, MAX_MESSAGE_CHARS)}`;
-  const message = `${subject} answered HTTP ${status}${because}`;
-  return new GatewayError('upstream-unavailable', { upstream, message, executed, retryable: false, ...data }, cause);
+  const event = `answered HTTP ${status}${because}`;
+  return failure('upstream-unavailable', event, { executed, retryable: false, ...data });
 }
 
 /** The reason why no connection could be opened, by error code; follows the name of the upstream in a sentence. */
@@ -152,29 +151,23 @@ const TLS = /^(?:CERT_|ERR_TLS|ERR_SSL|EPROTO|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|H
  */
 export function wireFailure(upstream: string, thrown: unknown, written: boolean): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
-  const subject = `upstream "${upstream}"`;
+  const failure = (kind: ErrorCode, event: string) => upstreamError(kind, upstream, event, {}, thrown);
   const code = systemCode(thrown) ?? '';
   if (!written) {
     const why =
       NO_CONNECTION.get(code) ??
       (TLS.test(code) ? `could not be connected to securely (${code})` : 'could not be connected to');
-    return new GatewayError('upstream-unavailable', { upstream, message: `${subject} ${why}`, executed: 'no' }, thrown);
+    return upstreamError('upstream-unavailable', upstream, why, { executed: 'no' }, thrown);
   }
   if (thrown instanceof EventTooLargeError) {
-    return new GatewayError('too-large', { upstream, message: `${subject} sent a message beyond the limit` }, thrown);
+    return failure('too-large', 'sent a message beyond the limit');
   }
   if (code === 'headers-timeout' || code === 'UND_ERR_HEADERS_TIMEOUT') {
-    const message = `${subject} accepted the request and did not begin to answer in time`;
-    return new GatewayError('upstream-timeout', { upstream, message }, thrown);
+    return failure('upstream-timeout', 'accepted the request and did not begin to answer in time');
   }
   const isInvalidHttp = thrown instanceof Error && thrown.name === 'HTTPParserError';
   if (isInvalidHttp || code === 'not-http' || code === 'UND_ERR_HEADERS_OVERFLOW') {
-    return new GatewayError(
-      'upstream-protocol',
-      { upstream, message: `${subject} answered with invalid HTTP` },
-      thrown,
-    );
+    return failure('upstream-protocol', 'answered with invalid HTTP');
   }
-  const message = `${subject} broke the connection before it answered`;
-  return new GatewayError('upstream-lost', { upstream, message }, thrown);
+  return failure('upstream-lost', 'broke the connection before it answered');
 }

@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
@@ -98,9 +98,9 @@ export class EventGet implements WireHandler {
       this.#end({ kind: 'refused', status, retryAfterMs: retryAfterMs(headers, Date.now()), location });
     } else if (type !== 'text/event-stream' || isEncoded(headers)) {
       const received = isEncoded(headers) ? 'a compressed body' : type.slice(0, 80) || 'nothing';
-      const message = `upstream "${this.#upstream}" answered ${received} where an event stream was expected`;
+      const event = `answered ${received} where an event stream was expected`;
       const cause = new NoEventStreamError(`HTTP ${status}`);
-      const error = new GatewayError('upstream-protocol', { upstream: this.#upstream, message }, cause);
+      const error = upstreamError('upstream-protocol', this.#upstream, event, {}, cause);
       this.#end({ kind: 'unreadable', error });
     } else {
       this.#isOpen = true;

@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
@@ -264,7 +264,7 @@ export class UpstreamPost implements WireHandler {
     }
     const failure =
       thrown === undefined
-        ? new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended the stream unanswered` })
+        ? upstreamError('upstream-lost', upstream, 'ended the stream unanswered')
         : wireFailure(upstream, thrown, true);
     const hasEventId = position !== undefined && position.lastEventId !== '';
     if (failure.code === 'upstream-lost' && hasEventId && this.#handler.onInterrupted !== undefined) {
@@ -281,13 +281,11 @@ export class UpstreamPost implements WireHandler {
       return;
     }
     const { upstream, messageBytes } = this.#handler.options;
-    const message = `upstream "${upstream}" answered with more than ${messageBytes} bytes`;
-    this.fail(new GatewayError('too-large', { upstream, message }));
+    this.fail(upstreamError('too-large', upstream, `answered with more than ${messageBytes} bytes`));
   }
 
   #protocolError(problem: string): GatewayError {
-    const { upstream } = this.#handler.options;
-    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
+    return upstreamError('upstream-protocol', this.#handler.options.upstream, problem);
   }
 
   #isDone(): boolean {

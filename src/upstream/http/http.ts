@@ -4,7 +4,7 @@ import { sentBackId } from '../rpc/request-ids.ts';
 import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../../config/values/upstream-config.ts';
-import { GatewayError } from '../../errors.ts';
+import { type GatewayError, upstreamError } from '../../errors.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
@@ -143,9 +143,8 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       if (isSessionId(sessionId)) {
         this.#session.setId(sessionId);
       } else if (sessionId !== undefined) {
-        const { upstream } = this.options;
-        const message = `upstream "${upstream}" gave out a session id that is not visible ASCII`;
-        post.fail(new GatewayError('upstream-protocol', { upstream, message }));
+        const event = 'gave out a session id that is not visible ASCII';
+        post.fail(upstreamError('upstream-protocol', this.options.upstream, event));
       }
     } else if (post.method === INITIALIZED) {
       this.#openServerStream();
@@ -280,9 +279,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     const { upstream } = this.options;
     const { reason, limit } = why;
     if (limit !== undefined) this.options.onLimit?.(limit);
-    const message = `upstream "${upstream}" broke the stream of the answer, and it could not be resumed`;
+    const event = 'broke the stream of the answer, and it could not be resumed';
     const isItsOwn = reason?.code === 'upstream-protocol' || reason?.code === 'too-large';
-    this.onFailed(post, isItsOwn ? reason : new GatewayError('upstream-lost', { upstream, message }, reason));
+    this.onFailed(post, isItsOwn ? reason : upstreamError('upstream-lost', upstream, event, {}, reason));
   }
 
   /** Releases the queued messages when the server's stream is open, or after the wait for it. */
@@ -322,20 +321,19 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   /** Returns the error for requests in flight when the session is lost: they may have run. */
   #sessionLostError(): GatewayError {
-    const { upstream } = this.options;
-    const message = `upstream "${upstream}" forgot our session, as after a restart`;
-    return new GatewayError('upstream-session-lost', { upstream, message, executed: 'unknown', retryable: false });
+    const event = 'forgot our session, as after a restart';
+    const detail = { executed: 'unknown', retryable: false } as const;
+    return upstreamError('upstream-session-lost', this.options.upstream, event, detail);
   }
 
   /** Fails the requests that the upstream has refused or not got, because it does not know the session. Closes the transport. */
   #onSessionUnknown(post: UpstreamPost): void {
-    const { upstream } = this.options;
-    const message = `upstream "${upstream}" forgot our session and refused the request; try again`;
+    const event = 'forgot our session and refused the request; try again';
     // Requests that wait for the end of the handshake were not sent either.
     const refused = [...this.#handshakeQueue.drop(), ...(post.id === undefined ? [] : [post.id])];
     this.#settle(post);
     for (const id of refused)
-      this.#events.onSendFailed(id, new GatewayError('upstream-session-lost', { upstream, message }));
+      this.#events.onSendFailed(id, upstreamError('upstream-session-lost', this.options.upstream, event));
     this.#finish(this.#sessionLostError());
   }
 

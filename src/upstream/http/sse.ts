@@ -2,7 +2,7 @@ import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import { resultOrLate, resultUnlessAborted } from '../../deadline.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import type { HttpOptions } from './http.ts';
@@ -64,10 +64,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
   async start(signal: AbortSignal): Promise<void> {
     const { upstream, wire, timeouts, userAgent } = this.options;
     const limitMs = timeouts.connectMs + timeouts.firstByteMs;
-    const late = () => {
-      const message = `upstream "${upstream}" did not name its endpoint within ${limitMs / 1_000} s`;
-      return new GatewayError('upstream-unavailable', { upstream, message });
-    };
+    const event = `did not name its endpoint within ${limitMs / 1_000} s`;
+    const late = () => upstreamError('upstream-unavailable', upstream, event);
     wire.dispatch(new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined }), this.#stream);
     try {
       const aborted = () => disconnectedError(upstream, signal);
@@ -155,8 +153,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
     const url = URL.parse(endpoint.trim(), ownUrl);
     if (url === null || url.origin !== new URL(ownUrl).origin) {
       // POSTs carry our credentials, so another origin would get them.
-      const message = `upstream "${upstream}" named an endpoint that is not on its own origin`;
-      this.#endpointNamed.reject(new GatewayError('upstream-protocol', { upstream, message, executed: 'no' }));
+      const event = 'named an endpoint that is not on its own origin';
+      this.#endpointNamed.reject(upstreamError('upstream-protocol', upstream, event, { executed: 'no' }));
       return;
     }
     this.#endpoint = new HttpSession(this.#target, this.options.userAgent, url.href);
@@ -206,10 +204,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
       case 'refused':
         return statusFailure(upstream, { ...end, body: undefined });
       case 'ended':
-        return new GatewayError('upstream-lost', {
-          upstream,
-          message: `upstream "${upstream}" ended its event stream`,
-        });
+        return upstreamError('upstream-lost', upstream, 'ended its event stream');
     }
   }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GatewayError } from '../../errors.ts';
+import { upstreamError } from '../../errors.ts';
 import { decideOpening, type Lifecycle } from './lifecycle.ts';
 
 /** Waits for the end of a short pause after failures. @throws {GatewayError} `upstream-unavailable` during a long pause, and when the signal aborts. */
@@ -10,15 +10,10 @@ export async function awaitOpening(upstream: string, lifecycle: () => Lifecycle,
     if (decision.kind === 'refuse') {
       // Until an operator has corrected the credentials, a client would try again in vain.
       const isFinal = decision.retryAfterMs === undefined || lifecycle().phase === 'needs-authorization';
-      throw new GatewayError('upstream-unavailable', {
-        upstream,
-        message: `upstream "${upstream}" is not available: ${decision.reason}`,
-        ...(isFinal ? { retryable: false } : { data: { retryAfterMs: decision.retryAfterMs } }),
-      });
+      const detail = isFinal ? { retryable: false } : { data: { retryAfterMs: decision.retryAfterMs } };
+      throw upstreamError('upstream-unavailable', upstream, `is not available: ${decision.reason}`, detail);
     }
     await sleep(decision.ms, undefined, { signal }).catch(() => undefined);
-    if (signal.aborted) {
-      throw new GatewayError('upstream-unavailable', { upstream, message: `upstream "${upstream}" was stopped` });
-    }
+    if (signal.aborted) throw upstreamError('upstream-unavailable', upstream, 'was stopped');
   }
 }

@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Connection } from '../rpc/connection.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
@@ -42,8 +42,8 @@ export async function reattach(
   return { kind: 'open', hello, findings: [{ era: 'legacy', speaks: 'yes', evidence }] };
 
   function refused(why: string, cause?: unknown): HandshakeOutcome {
-    const message = `upstream "${connection.upstream}" does not continue its session: ${why}`;
-    const reason = new GatewayError('upstream-unavailable', { upstream: connection.upstream, message }, cause);
+    const event = `does not continue its session: ${why}`;
+    const reason = upstreamError('upstream-unavailable', connection.upstream, event, {}, cause);
     return { kind: 'unsuitable', reason, findings: [], next: undefined };
   }
 }

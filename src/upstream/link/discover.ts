@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { META } from '../../protocol/meta.ts';
@@ -29,11 +29,11 @@ function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
 function verdictOnError({ upstream }: Connection, error: RpcError): DiscoverOutcome {
   if (!isModernError(error)) return { kind: 'legacy' };
   const newer = supportedBy(error.data).filter((one) => isModernDate(one) && !isModernRevision(String(one)));
-  const message =
+  const event =
     newer.length > 0
-      ? `upstream "${upstream}" supports only protocol revision ${newer.join(', ')}, which the gateway does not`
-      : `upstream "${upstream}" refused server/discover: ${error.message}`;
-  return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, message }), isModern: true };
+      ? `supports only protocol revision ${newer.join(', ')}, which the gateway does not`
+      : `refused server/discover: ${error.message}`;
+  return { kind: 'unknown', error: upstreamError('upstream-unavailable', upstream, event), isModern: true };
 }
 
 /**

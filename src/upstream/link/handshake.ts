@@ -1,5 +1,5 @@
 import { resultWithin } from '../../deadline.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { MODERN_REVISIONS, type ModernRevision } from '../../protocol/revisions.ts';
 import { discover, type DiscoverOutcome } from './discover.ts';
@@ -120,8 +120,7 @@ async function raceHandshakes(
     const second = await resultWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) return openModern(parts, first.hello);
     // The SDK of the upstream may have begun a legacy session in this process.
-    const message = `upstream "${connection.upstream}" got both handshakes`;
-    return restartModern(new GatewayError('upstream-unavailable', { message }));
+    return restartModern(upstreamError('upstream-unavailable', connection.upstream, 'got both handshakes'));
   }
   if (first.kind === 'refused' || first.kind === 'failed') {
     const { error } = first;
@@ -186,8 +185,8 @@ function rejectModern(
   discovered: Exclude<DiscoverOutcome, { kind: 'modern' }>,
 ): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
   if (discovered.kind === 'legacy') {
-    const message = `upstream "${upstream}" does not support revision ${MODERN_REVISIONS.join(' or ')}`;
-    const reason = new GatewayError('upstream-unavailable', { upstream, message });
+    const event = `does not support revision ${MODERN_REVISIONS.join(' or ')}`;
+    const reason = upstreamError('upstream-unavailable', upstream, event);
     return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
   }
   const { error, isModern } = discovered;

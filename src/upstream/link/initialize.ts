@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
@@ -60,23 +60,20 @@ export async function initialize(
     return { kind: 'refused', error: thrown, isModern: false };
   }
   if (answer.kind === 'error') {
-    const message = `upstream "${upstream}" refused initialize: ${answer.error.message}`;
-    const error = new GatewayError('upstream-unavailable', { upstream, message });
+    const error = upstreamError('upstream-unavailable', upstream, `refused initialize: ${answer.error.message}`);
     return { kind: 'refused', error, isModern: isModernError(answer.error) };
   }
   const result = RawObject.parse(answer.result);
   const revision = result.string('protocolVersion');
   if (isModernRevision(revision)) {
-    const message = `upstream "${upstream}" answered initialize with revision ${revision}, which has no initialize`;
-    const error = new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
+    const event = `answered initialize with revision ${revision}, which has no initialize`;
+    const error = upstreamError('upstream-protocol', upstream, event, { executed: 'no' });
     return { kind: 'refused', error, isModern: true };
   }
   if (!isLegacyRevision(revision)) {
-    throw new GatewayError('upstream-protocol', {
-      upstream,
-      executed: 'no',
-      message: `upstream "${upstream}" chose protocol revision ${result.raw('protocolVersion') ?? '(none)'}, which the gateway does not support`,
-    });
+    const chosen = result.raw('protocolVersion') ?? '(none)';
+    const event = `chose protocol revision ${chosen}, which the gateway does not support`;
+    throw upstreamError('upstream-protocol', upstream, event, { executed: 'no' });
   }
   connection.setRevision(revision);
   connection.notify('notifications/initialized');

@@ -1,7 +1,7 @@
 import { COMMAND } from '../../command-name.ts';
 import { addAbortListener } from 'node:events';
 import type { Logger } from 'pino';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { KeptMap } from '../../json/kept-text.ts';
 import type { LimitName } from '../../limits.ts';
@@ -353,8 +353,8 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       return new GatewayError('upstream-unavailable', { upstream, message: 'it was stopped' }, cause);
     }
     const { startMs } = timeouts();
-    const message = `upstream "${upstream}" did not ${step} within ${startMs / 1000} s ${START_SETTING}`;
-    return new GatewayError('upstream-unavailable', { upstream, message }, lateStart(transport, cause));
+    const event = `did not ${step} within ${startMs / 1000} s ${START_SETTING}`;
+    return upstreamError('upstream-unavailable', upstream, event, {}, lateStart(transport, cause));
   }
 }
 

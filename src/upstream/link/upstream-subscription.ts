@@ -1,7 +1,7 @@
 import { resultOrLate } from '../../deadline.ts';
 import type { Logger } from 'pino';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import { RawObject, rawItems } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
 import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
@@ -186,17 +186,13 @@ export class UpstreamSubscription {
     });
     const onEnd = (thrown?: unknown) => {
       if (!this.#hasWorked && thrown instanceof GatewayError && isRefusedAsUnknown(thrown)) this.#isUnsupported = true;
-      const message = `upstream "${upstream}" ended subscriptions/listen`;
-      reject(new GatewayError('upstream-lost', { upstream, message }));
+      reject(upstreamError('upstream-lost', upstream, 'ended subscriptions/listen'));
     };
     call.answer.then((answer) => {
       this.#isUnsupported = answer.kind === 'error' && answer.error.code === RPC.methodNotFound;
       onEnd();
     }, onEnd);
-    const late = () => {
-      const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
-      return new GatewayError('upstream-timeout', { upstream, message });
-    };
+    const late = () => upstreamError('upstream-timeout', upstream, 'did not acknowledge subscriptions/listen in time');
     const acknowledgement = await resultOrLate(acknowledged, timeouts().callMs, late).catch((thrown: unknown) => {
       call.cancel('not acknowledged');
       throw thrown;

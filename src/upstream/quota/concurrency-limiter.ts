@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { type GatewayError, upstreamError } from '../../errors.ts';
 import { FairPool, ONE_PRINCIPAL, type PoolWaiter, type Shares } from './fair-pool.ts';
 
 interface Waiter extends PoolWaiter {
@@ -135,8 +135,8 @@ export class ConcurrencyLimiter {
   }
 
   #overloadedError(why: string): GatewayError {
-    const message = `upstream "${this.#upstream}" ${why}; try again later, or raise its concurrency in the config`;
-    return new GatewayError('overloaded', { upstream: this.#upstream, message });
+    const event = `${why}; try again later, or raise its concurrency in the config`;
+    return upstreamError('overloaded', this.#upstream, event);
   }
 
   #remove(waiter: Waiter): boolean {

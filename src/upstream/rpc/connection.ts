@@ -1,7 +1,7 @@
 import { setLatest } from '../../map-entries.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import { MAX_TIMER_MS } from '../../deadline.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import { type CancelReason, cancelledParams, carriedParams } from '../../protocol/cancellation.ts';
 import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
@@ -286,8 +286,8 @@ export class Connection<Context = unknown> {
     // Other requests have deadlines of their own.
     const name = nowMs - startedMs >= options.maxMs ? 'max' : 'call';
     const setting = method === 'tools/call' ? ` (timeouts.${name})` : '';
-    const message = `upstream "${this.upstream}" did not answer ${method} within ${seconds} s${setting}`;
-    this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.upstream, message }));
+    const event = `did not answer ${method} within ${seconds} s${setting}`;
+    this.#cancel(id, 'timed out', upstreamError('upstream-timeout', this.upstream, event));
   }
 
   /** Removes a pending call. Returns undefined if there is none with this id. */
@@ -351,10 +351,9 @@ export class Connection<Context = unknown> {
    */
   #refuseModern({ method }: Request, about: number | undefined, revision: ModernRevision): void {
     if (about === undefined) return;
-    const upstream = this.upstream;
-    const forbidden = `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} forbids`;
-    const message = `${forbidden}; set era: legacy if it needs to ask`;
-    this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
+    const forbidden = `sent the request ${method} in the middle of a call, which revision ${revision} forbids`;
+    const event = `${forbidden}; set era: legacy if it needs to ask`;
+    this.#cancel(about, 'requests are not allowed here', upstreamError('upstream-protocol', this.upstream, event));
   }
 
   /** Pauses reading from an upstream that sends more messages per second than the limit, answers and progress of requests in flight left out. */

@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { type GatewayError, upstreamError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 
 /**
@@ -10,5 +10,5 @@ export function malformedAnswer(upstream: string, error: MessageError): GatewayE
     error.limit === undefined
       ? 'answered with something that is not JSON-RPC'
       : `sent an answer that was ${error.message}`;
-  return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` }, error);
+  return upstreamError('upstream-protocol', upstream, problem, {}, error);
 }

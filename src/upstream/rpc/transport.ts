@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
@@ -75,8 +75,7 @@ export interface Transport {
 }
 
 export function disconnectedError(upstream: string, { reason }: AbortSignal): GatewayError {
-  const message = `upstream "${upstream}" is being disconnected`;
-  return new GatewayError('upstream-unavailable', { upstream, message }, reason);
+  return upstreamError('upstream-unavailable', upstream, 'is being disconnected', {}, reason);
 }
 
 export function closedError(upstream: string): GatewayError {

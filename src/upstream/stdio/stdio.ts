@@ -4,7 +4,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/values/upstream-config.ts';
-import { type ErrorCode, GatewayError } from '../../errors.ts';
+import { type ErrorCode, GatewayError, upstreamError } from '../../errors.ts';
 import { type Preparsed, RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
@@ -317,8 +317,7 @@ class StdioTransport implements Transport {
   }
 
   #error(code: ErrorCode, event: string): GatewayError {
-    const { upstream } = this.#options;
-    return new GatewayError(code, { upstream, message: `upstream "${upstream}" ${event}` });
+    return upstreamError(code, this.#options.upstream, event);
   }
 
   #exitError(): GatewayError {
