@@ -34,6 +34,14 @@ export class ExpirySteps {
     }
     return expired;
   }
+
+  /** Returns the name that expires first, of those of one step the first one; undefined if there is none. */
+  first(): string | undefined {
+    let first = Infinity;
+    for (const step of this.#steps.keys()) if (step < first) first = step;
+    const [name] = this.#steps.get(first) ?? [];
+    return name;
+  }
 }
 
 function stepOf(ms: number): number {

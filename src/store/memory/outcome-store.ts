@@ -1,5 +1,6 @@
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
+import { ExpirySteps } from './expiry-steps.ts';
 import type { OnOutcomeLimit, OutcomeStore } from '../outcome-store.ts';
 
 interface StoredOutcome {
@@ -12,6 +13,7 @@ interface StoredOutcome {
 export class MemoryOutcomeStore implements OutcomeStore {
   readonly #onLimit: OnOutcomeLimit;
   readonly #outcomes = new Map<string, StoredOutcome>();
+  readonly #expiries = new ExpirySteps(performance.now());
   #bytes = 0;
 
   constructor(onLimit: OnOutcomeLimit) {
@@ -25,14 +27,17 @@ export class MemoryOutcomeStore implements OutcomeStore {
       return false;
     }
     if (this.#live(id) !== undefined) return false;
-    for (const [each, { untilMs }] of this.#outcomes) if (untilMs <= performance.now()) this.#remove(each);
+    const nowMs = performance.now();
+    for (const expired of this.#expiries.takeExpired(nowMs)) this.#remove(expired);
     while (this.#bytes + bytes > LIMITS.outcomesBytes) {
-      const [first] = [...this.#outcomes].toSorted(([, a], [, b]) => a.untilMs - b.untilMs);
+      const first = this.#expiries.first();
       if (first === undefined) break;
       this.#onLimit('outcomesBytes');
-      this.#remove(first[0]);
+      this.#remove(first);
     }
-    this.#outcomes.set(detach(id), { outcome: detach(outcome), bytes, untilMs: performance.now() + ttlMs });
+    const [name, untilMs] = [detach(id), nowMs + ttlMs];
+    this.#outcomes.set(name, { outcome: detach(outcome), bytes, untilMs });
+    this.#expiries.add(name, untilMs);
     this.#bytes += bytes;
     return true;
   }
@@ -48,7 +53,10 @@ export class MemoryOutcomeStore implements OutcomeStore {
   }
 
   #remove(id: string): void {
-    this.#bytes -= this.#outcomes.get(id)?.bytes ?? 0;
+    const stored = this.#outcomes.get(id);
+    if (stored === undefined) return;
+    this.#bytes -= stored.bytes;
     this.#outcomes.delete(id);
+    this.#expiries.remove(id, stored.untilMs);
   }
 }
