@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
+import { getOrMake } from '../../map-entries.ts';
 import { ExpirySteps } from './expiry-steps.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallBounds, KeyedCallStore, OnKeyedCallLimit } from '../keyed-call-store.ts';
 
@@ -14,10 +15,12 @@ interface Stored {
   untilMs: number;
 }
 
-/** The calls of one principal, and the bytes of their outcomes. */
+/** The calls of one principal, and their outcomes. */
 interface Held {
   calls: number;
   bytes: number;
+  /** Names of calls with an outcome, in the order of their ends. */
+  readonly outcomes: Set<string>;
 }
 
 /** Stores calls in memory. They are forgotten at the end of the process. */
@@ -28,7 +31,7 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
   /** A reload may change the time that calls are kept, so later ones may expire first. */
   readonly #expiries = new ExpirySteps(performance.now());
   readonly #held = new Map<string, Held>();
-  /** Names of calls with an outcome, in the order of their ends. */
+  /** Names of all calls with an outcome, in the order of their ends. */
   readonly #outcomes = new Set<string>();
   #bytes = 0;
 
@@ -56,9 +59,7 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
     const untilMs = nowMs + keepMs;
     this.#calls.set(name, { principal, claim: detach(claim), outcome: undefined, bytes: 0, untilMs });
     this.#expiries.add(name, untilMs);
-    const held = this.#held.get(principal);
-    if (held === undefined) this.#held.set(principal, { calls: 1, bytes: 0 });
-    else held.calls++;
+    getOrMake(this.#held, principal, () => ({ calls: 0, bytes: 0, outcomes: new Set<string>() })).calls++;
     return { kind: 'claimed' };
   }
 
@@ -86,30 +87,33 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
     stored.outcome = detach(outcome);
     stored.bytes = 2 * outcome.length;
     this.#outcomes.add(name);
+    held.outcomes.add(name);
     this.#bytes += stored.bytes;
     held.bytes += stored.bytes;
     while (held.bytes > this.#bounds.keyedOutcomesBytesPerPrincipal) {
       this.#onLimit('keyedOutcomesBytesPerPrincipal');
-      this.#dropFirst((other) => other.principal === stored.principal);
+      this.#dropFirst(held.outcomes);
     }
     while (this.#bytes > this.#bounds.keyedOutcomesBytes) {
       this.#onLimit('keyedOutcomesBytes');
-      this.#dropFirst(() => true);
+      this.#dropFirst(this.#outcomes);
     }
   }
 
-  #dropFirst(isConcerned: (stored: Stored) => boolean): void {
-    for (const name of this.#outcomes) {
-      const stored = this.#calls.get(name);
-      if (stored !== undefined && isConcerned(stored)) return this.#drop(name, stored);
-    }
+  #dropFirst(names: ReadonlySet<string>): void {
+    const [first = ''] = names;
+    const stored = this.#calls.get(first);
+    if (stored !== undefined) this.#drop(first, stored);
   }
 
   #drop(name: string, stored: Stored): void {
     this.#outcomes.delete(name);
     this.#bytes -= stored.bytes;
     const held = this.#held.get(stored.principal);
-    if (held !== undefined) held.bytes -= stored.bytes;
+    if (held !== undefined) {
+      held.bytes -= stored.bytes;
+      held.outcomes.delete(name);
+    }
     stored.outcome = undefined;
     stored.bytes = 0;
   }
