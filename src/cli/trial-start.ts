@@ -78,10 +78,9 @@ export interface EraOffers {
 /** Upstreams that are started at the same time. */
 const STARTS = 4;
 
-/** Like {@link tryStart}, in both eras. Resolves with the lists as the upstreams sent them. */
+/** Like {@link tryStart}, in both eras. Resolves with the lists as the upstreams sent them. @param config without a lock. */
 export function listErasOnce(config: Config): Promise<readonly EraOffers[]> {
-  const { lock: _lock, ...unlocked } = config;
-  return withTrialCore(unlocked, async (core) => {
+  return withTrialCore(config, async (core) => {
     const listed = new Map<string, EraOffers>();
     const upstreams = core.upstreams.values();
     const listNext = async (): Promise<void> => {

@@ -6,7 +6,7 @@ import { addressText } from '../config/schema/address.ts';
 import type { Config } from '../config/values/config.ts';
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { loadConfig, type Loaded, type LoadOptions } from '../config/load.ts';
-import { ConfigError, type Problem, problemLine } from '../config/document/problem.ts';
+import { ConfigError, type Problem, problemLine, problemOfWhole } from '../config/document/problem.ts';
 import { StartError } from '../errors.ts';
 import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
@@ -94,8 +94,7 @@ async function loadWithKeys(file: string, options: LoadOptions): Promise<LoadedW
     return { loaded: await loadConfig(file, { ...options, storedKeys }), keyProblem: undefined };
   } catch (thrown) {
     if (!(thrown instanceof StartError)) throw thrown;
-    const { message } = thrown;
-    return { loaded, keyProblem: { file, line: 0, column: 0, key: 'gateway.auth.keyFile', message } };
+    return { loaded, keyProblem: problemOfWhole(file, thrown.message, 'gateway.auth.keyFile') };
   }
 }
 

@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { scriptFolders } from '../command-name.ts';
-import { ConfigError } from './document/problem.ts';
+import { ConfigError, problemOfWhole } from './document/problem.ts';
 
 /** The places below the current directory where a config file is looked for, in this order. */
 const CONFIG_FILES = [
@@ -53,7 +53,7 @@ export function configFile(named: string | undefined, cwd: string, env: NodeJS.P
 }
 
 function noFile(file: string, message: string): ConfigError {
-  return new ConfigError([{ file, line: 0, column: 0, key: '', message }]);
+  return new ConfigError([problemOfWhole(file, message)]);
 }
 
 /** Returns whether there is certainly nothing at a path. */

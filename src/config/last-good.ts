@@ -1,6 +1,6 @@
 import type { Loaded } from './load.ts';
 import type { UpstreamConfig } from './values/upstream-config.ts';
-import { ConfigError, type Problem } from './document/problem.ts';
+import { ConfigError, problemOfWhole } from './document/problem.ts';
 import type { LastGoodUpstreams } from './upstream-source.ts';
 import { expected } from '../thrown.ts';
 
@@ -46,8 +46,7 @@ function failures(earlier: Loaded, { config }: Loaded): string {
 }
 
 function refused({ problems }: ConfigError, message: string): ConfigError {
-  const problem: Problem = { file: '--last-good', line: 0, column: 0, key: '', message };
-  return new ConfigError([problem, ...problems]);
+  return new ConfigError([problemOfWhole('--last-good', message), ...problems]);
 }
 
 /**

@@ -1,16 +1,17 @@
 import { dirname, join, resolve } from 'node:path';
 
 import { readAccess } from './sections/access.ts';
-import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
+import { addressesOf, judgeAddresses, readOverrides, warnOfExposure } from './sections/addresses.ts';
 import { judgeItself } from './sections/circle-checks.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
-import { authProblems, exchangeWarnings, onDemandWarnings } from './sections/auth-checks.ts';
+import { exchangeWarnings, judgeAuth, warnOfScopes } from './sections/auth-checks.ts';
 import { isAuthRequired } from './auth-required.ts';
 import type { Config } from './values/config.ts';
 import { authOf, configOf } from './config-values.ts';
 import type { Document } from './document/document.ts';
 import { expandData, valueAt } from './document/expanded.ts';
+import { Faults } from './document/faults.ts';
 import { gatewaySchema, type GatewaySettings } from './schema/gateway-schema.ts';
 import { parseFile } from './parse-file.ts';
 import { LIMITS } from '../limits.ts';
@@ -18,13 +19,13 @@ import { ConfigFiles, configLimitBytes, isJsonFile } from './files/config-files.
 import { type FileProblem, fileProblemText } from './files/ordinary-file.ts';
 import { readableSecrets } from './readable-secrets.ts';
 import { places, type Places } from './document/places.ts';
-import { ConfigError, type Problem, problemLine } from './document/problem.ts';
+import { byPlace, ConfigError, type Problem, problemLine, problemOfWhole } from './document/problem.ts';
 import { DEFAULT_LOCK_FILE, judgeUnpinnable, readLock } from './sections/lock.ts';
-import { limitWarnings, workerProblems } from './sections/limit-checks.ts';
+import { judgeRedis, judgeWorkers, warnOfLimits } from './sections/gateway-checks.ts';
+import { Names } from './sections/names.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
-import { redisProblems } from './sections/redis-checks.ts';
 import { type KnownKey, SelectorJudge } from './sections/selector-faults.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
@@ -135,9 +136,12 @@ function loadFrom(
       ? { document, where, map: mapOf(own) }
       : earlierUpstreams(lastGood, { file, document, found: own }, options, files);
 
-  const problems: Problem[] = [];
+  const faults = new Faults(document);
+  const { problems, warnings } = faults;
   const settings = readGateway(document, where, problems);
-  const { upstreams, keys, wrongEntries, warnings, hasUsable } = readUpstreams(source, problems);
+  const read = readUpstreams(source, problems);
+  const { upstreams, keys, wrongEntries } = read;
+  warnings.push(...read.warnings);
   const idsInFile = [...keys.keys()];
   // A profile may name an upstream that only the file has. It goes without that upstream.
   if (lastGood !== undefined && 'entries' in own) {
@@ -145,61 +149,55 @@ function loadFrom(
   }
 
   const overrides = readOverrides({ listen, operator }, problems);
+  const hasNoUsableEntry = !read.hasUsable && wrongEntries.length > 0;
+  const throwIfWrong = (): void => {
+    if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
+  };
   if (settings === undefined) throw new ConfigError([...problems, ...wrongEntries]);
   const addresses = addressesOf(document, settings, overrides);
-  const profiles = readProfiles(document, settings, upstreams, keys);
-  const selectors = new SelectorJudge(document, settings, options.storedKeys);
-  const rates = readRates(document, settings, { keys, profiles: profiles.profiles }, selectors);
+  const names = new Names(keys, settings.profiles);
+  const profiles = readProfiles(settings, upstreams, names, faults);
+  const judge = new SelectorJudge(faults, settings, options.storedKeys);
   const auth = authOf(settings, where);
-  const hasAuth = isAuthRequired(auth) || options.firstKeyHash !== undefined;
-  const ids = profiles.profiles.map(({ id }) => id);
-  const names = { upstreams: keys, profiles: ids, issuers: scopesOnDemandOf(auth) };
-  const { access, ...ofAccess } = readAccess(document, settings, names, selectors);
-  problems.push(...ofAccess.problems, ...rates.problems);
-  problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
-  problems.push(...redisProblems(document, settings), ...workerProblems(document, settings));
-  const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
-  if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
-  warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);
+  const access = readAccess(settings, { document, names, judge, issuers: scopesOnDemandOf(auth), faults });
+  const rates = readRates(settings, names, judge, faults);
+  judgeAddresses(isAuthRequired(auth) || options.firstKeyHash !== undefined, addresses, faults);
+  judgeAuth(settings, faults);
+  judgeRedis(settings, faults);
+  judgeWorkers(settings, faults);
+  throwIfWrong();
   warnings.push(...exchangeWarnings(source, settings.auth, upstreams));
-  warnings.push(...onDemandWarnings(document, settings));
-  warnings.push(...limitWarnings(document, settings));
-  warnings.push(...exposureWarnings(document, settings, addresses));
+  warnOfScopes(settings, faults);
+  warnOfLimits(settings, faults);
+  warnOfExposure(settings, addresses, faults);
   warnings.push(...readableSecrets(absolute, mode, document));
-  const lock = readLock(document, settings.lock, where, files, upstreams);
-  warnings.push(...lock.warnings);
-  if (lock.problem !== undefined && options.ignoresLock !== true)
-    throw new ConfigError([lock.problem, ...wrongEntries]);
-  if (access !== undefined && lock.config !== undefined && options.ignoresLock !== true) {
-    const pinned = judgePinnedNames(document, access, lock.config, upstreams);
-    warnings.push(...pinned.warnings);
-    if (pinned.problems.length > 0) throw new ConfigError([...pinned.problems, ...wrongEntries]);
-  }
-  const unpinnable =
-    options.ignoresLock === true ? new Map<string, Problem>() : judgeUnpinnable(source, lock.config, upstreams);
+  const lockFile = where.resolve(settings.lock?.file ?? DEFAULT_LOCK_FILE);
+  const lock = options.ignoresLock === true ? undefined : readLock(lockFile, settings.lock, files, upstreams, faults);
+  throwIfWrong();
+  if (access !== undefined && lock !== undefined) judgePinnedNames(access, lock, upstreams, faults);
+  throwIfWrong();
+  const unpinnable = judgeUnpinnable(source, lock, upstreams);
 
   const base = configOf(absolute, settings, addresses, where, env);
-  const itself = judgeItself(source, { ...base, profiles: profiles.profiles }, upstreams, listens);
+  const itself = judgeItself(source, { ...base, profiles }, upstreams, listens);
   warnings.push(...[...itself.leftOut.values()].map(problemLine));
   const served = upstreams.filter(({ id }) => !itself.leftOut.has(id));
 
   return {
     config: freeze({
       ...base,
-      ...(lock.config === undefined ? {} : { lock: lock.config }),
+      ...(lock === undefined ? {} : { lock }),
       upstreams: served.map((one) => withProblem(one, itself.problems.get(one.id) ?? unpinnable.get(one.id))),
-      profiles: profiles.profiles,
+      profiles,
       access,
-      rates: rates.rates,
+      rates,
     }),
     warnings,
-    problems: [...wrongEntries, ...unpinnable.values(), ...itself.problems.values()].toSorted(
-      (a, b) => a.line - b.line || a.column - b.column,
-    ),
+    problems: [...wrongEntries, ...unpinnable.values(), ...itself.problems.values()].toSorted(byPlace),
     files: new Map(
-      [absolute, ...where.files, ...source.where.files, lock.file].map((path) => [path, files.stateOf(path)]),
+      [absolute, ...where.files, ...source.where.files, lockFile].map((path) => [path, files.stateOf(path)]),
     ),
-    lockFile: lock.file,
+    lockFile,
     disabled: idsInFile.filter((id) => !served.some((one) => one.id === id)),
     settings: settingsLater({
       document,
@@ -219,9 +217,7 @@ function settingsLater(source: SettingsSource): () => readonly Setting[] {
 
 /** Reads the file itself. @throws {ConfigError} */
 async function readMain(file: string, files: ConfigFiles): Promise<MainFile> {
-  const refuse = (message: string, cause?: unknown): ConfigError => {
-    return new ConfigError([{ file, line: 0, column: 0, key: '', message }], cause);
-  };
+  const refuse = (message: string, cause?: unknown) => new ConfigError([problemOfWhole(file, message)], cause);
   const path = resolve(file);
   const limitBytes = configLimitBytes(file);
   files.get(path, limitBytes);

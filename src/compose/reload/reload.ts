@@ -11,7 +11,7 @@ import {
 } from '../../config/changes/diff.ts';
 import { atRestartLines, diffLines } from '../../config/changes/diff-text.ts';
 import { pathWithEffect } from '../../config/changes/change-effects.ts';
-import { ConfigError } from '../../config/document/problem.ts';
+import { ConfigError, problemOfWhole } from '../../config/document/problem.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { newlyFailing } from '../../config/last-good.ts';
 import type { Setting } from '../../config/settings.ts';
@@ -176,9 +176,7 @@ export class Reloader implements ConfigControl {
     if (failing.length === 0) return loaded;
     const { file } = loaded.config;
     throw new ConfigError(
-      failing.map(({ title, problem = '' }) => {
-        return { file, line: 0, column: 0, key: `mcpServers.${title}`, message: problem };
-      }),
+      failing.map(({ title, problem = '' }) => problemOfWhole(file, problem, `mcpServers.${title}`)),
     );
   }
 }

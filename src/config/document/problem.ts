@@ -16,13 +16,23 @@ export interface Problem {
   readonly message: string;
 }
 
+/** Returns a problem of a file as a whole, or of an option of the command line. */
+export function problemOfWhole(file: string, message: string, key = ''): Problem {
+  return { file, line: 0, column: 0, key, message };
+}
+
+/** Compares problems of one file by their places in it. */
+export function byPlace(one: Problem, other: Problem): number {
+  return one.line - other.line || one.column - other.column;
+}
+
 /** Reports that the file cannot be used. The message lists every problem, one per line, in file order. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly problems: readonly Problem[];
 
   constructor(problems: readonly Problem[], cause?: unknown) {
-    const inOrder = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
+    const inOrder = problems.toSorted(byPlace);
     super(inOrder.map((problem) => problemLine(problem)).join('\n'), { cause });
     this.problems = inOrder;
   }

@@ -38,3 +38,8 @@ export function suggest(word: string, known: Iterable<string>): string | undefin
 export function didYouMean(word: string | boolean | undefined): string {
   return word === undefined ? '' : ` (did you mean ${JSON.stringify(word)}?)`;
 }
+
+/** Returns the message about a name that is none of the known ones. */
+export function noSuch(kind: string, name: string, known: Iterable<string>): string {
+  return `no such ${kind}${didYouMean(suggest(name, known))}`;
+}

@@ -13,28 +13,16 @@ import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import { describedPrincipal, groupsOfKey } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
-import { didYouMean, suggest } from '../document/suggest.ts';
+import type { Faults } from '../document/faults.ts';
+import type { Path } from '../document/problem.ts';
+import { noSuch } from '../document/suggest.ts';
 import type { AccessSettings } from '../schema/access-schema.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { conditionJudge, type JudgeCondition } from './condition-faults.ts';
-import { endpointFaults, type Meet, meetOf } from './endpoint-faults.ts';
+import { judgeEndpoints } from './endpoint-faults.ts';
+import type { Names } from './names.ts';
 import { rulesOf } from './rules.ts';
-import { EMPTY, type Faults, NO_TOKENS, type SelectorJudge } from './selector-faults.ts';
-
-interface AccessRead extends Faults {
-  /** Undefined if the config has no access policy, or if it has problems. */
-  readonly access: AccessConfig | undefined;
-}
-
-/** The names that rules may use. */
-export interface AccessNames {
-  /** The key of every upstream in the file by its id, disabled ones included. */
-  readonly upstreams: ReadonlyMap<string, string>;
-  readonly profiles: readonly string[];
-  /** The issuers whose clients may get scopes when a request needs them. */
-  readonly issuers: readonly IssuerScopes[];
-}
+import { EMPTY, NO_TOKENS, selectorOf, type SelectorJudge } from './selector-faults.ts';
 
 type Items = Omit<AccessSettings['roles'][string], 'deny' | 'weight'>;
 type Test = AccessSettings['tests'][number];
@@ -44,56 +32,57 @@ const TEMPLATE = 'is a template, and rules about resources name URIs: write * in
 
 const BASE = ['gateway', 'access'] as const;
 
-/** Reads the access policy, checks every name in it, compiles its conditions, and runs its tests. */
-export function readAccess(
-  document: Document,
-  settings: GatewaySettings,
-  names: AccessNames,
-  judge: SelectorJudge,
-): AccessRead {
-  if (settings.access === undefined) return { access: undefined, problems: [], warnings: [] };
-  const reader = new AccessReader(document, settings, settings.access, names, judge);
-  return reader.read();
+/** The parts of a file that its access policy is read from, and the place for what is wrong with it. */
+interface AccessParts {
+  readonly document: Document;
+  readonly names: Names;
+  readonly judge: SelectorJudge;
+  /** The issuers whose clients may get scopes when a request needs them. */
+  readonly issuers: readonly IssuerScopes[];
+  readonly faults: Faults;
+}
+
+/**
+ * Reads the access policy, checks every name in it, compiles its conditions, and runs its tests. Returns undefined if the config has none, or
+ * one with problems.
+ */
+export function readAccess(settings: GatewaySettings, parts: AccessParts): AccessConfig | undefined {
+  return settings.access && new AccessReader(settings, settings.access, parts).read();
 }
 
 class AccessReader {
   readonly #document: Document;
   readonly #judge: SelectorJudge;
   readonly #judgeCondition: JudgeCondition;
-  readonly #meet: Meet;
   readonly #access: AccessSettings;
   readonly #claims: readonly ClaimConfig[];
   readonly #onDemand: ScopesOnDemand;
-  readonly #profiles: readonly string[];
+  readonly #names: Names;
   readonly #apiKeys: GatewaySettings['auth']['apiKeys'];
-  /** Ids of upstreams by every name that rules may use. */
-  readonly #ids: ReadonlyMap<string, string>;
-  readonly #problems: Problem[] = [];
-  readonly #warnings: string[] = [];
+  readonly #faults: Faults;
 
   constructor(
-    document: Document,
     settings: GatewaySettings,
     access: AccessSettings,
-    names: AccessNames,
-    judge: SelectorJudge,
+    { document, names, judge, issuers, faults }: AccessParts,
   ) {
     this.#document = document;
     this.#judge = judge;
-    this.#judgeCondition = conditionJudge(document, { ...names, selectors: judge });
-    this.#meet = meetOf(settings.profiles, names.upstreams);
+    this.#judgeCondition = conditionJudge(names, judge, faults);
     this.#access = access;
     this.#claims = Object.entries(access.claims).map(([name, claim]) =>
       typeof claim === 'string' ? { name, path: name, type: claim } : { name, ...claim },
     );
-    this.#profiles = names.profiles;
+    this.#names = names;
     this.#apiKeys = settings.auth.apiKeys;
-    this.#onDemand = new ScopesOnDemand(names.issuers);
-    this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
+    this.#onDemand = new ScopesOnDemand(issuers);
+    this.#faults = faults;
   }
 
-  read(): AccessRead {
+  read(): AccessConfig | undefined {
     const { groupClaims, grants, tests } = this.#access;
+    const { problems } = this.#faults;
+    const before = problems.length;
     this.#checkClaims();
     const roles = Object.entries(this.#access.roles).map(([name, role]) => this.#role(name, role));
     const access: AccessConfig = {
@@ -105,10 +94,10 @@ class AccessReader {
       ...(tests.length === 0 ? {} : { tested: tests.flatMap((test, index) => this.#tested(test, index)) }),
     };
     this.#checkConditions(roles);
-    if (this.#problems.length === 0) this.#warnings.push(...endpointFaults(this.#document, access, this.#meet));
-    if (this.#problems.length === 0) this.#runTests(new Policy(access, undefined, this.#onDemand), tests);
-    const problems = this.#problems;
-    return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
+    if (problems.length > before) return undefined;
+    judgeEndpoints(access, this.#names, this.#faults);
+    this.#runTests(new Policy(access, undefined, this.#onDemand), tests);
+    return problems.length > before ? undefined : access;
   }
 
   #external(): { readonly external?: ExternalConfig } {
@@ -116,7 +105,7 @@ class AccessReader {
     if (external === undefined) return {};
     const { timeout: timeoutMs, upstreams, ...rest } = external;
     const path = [...BASE, 'external', 'upstreams'];
-    if (upstreams?.length === 0) this.#problem(path, EMPTY);
+    if (upstreams?.length === 0) this.#faults.refuse(path, EMPTY);
     return { external: { ...rest, timeoutMs, upstreams: this.#upstreams(path, upstreams) } };
   }
 
@@ -127,12 +116,10 @@ class AccessReader {
       const type = this.#claims.find((claim) => claim.name === name)?.type;
       this.#check(path, 'claim', name, names);
       if (type === 'number' || type === 'boolean')
-        this.#problem(path, `this claim is a ${type}, and groups are texts; declare it as string or list`);
+        this.#faults.refuse(path, `this claim is a ${type}, and groups are texts; declare it as string or list`);
     }
-    if (names.length > 0 && this.#judge.issuers.length === 0) {
-      const message = `${NO_TOKENS}, so no principal has claims`;
-      this.#warnings.push(problemLine(this.#document.problem([...BASE, 'claims'], message, 'key')));
-    }
+    if (names.length > 0 && this.#judge.issuers.length === 0)
+      this.#faults.warn([...BASE, 'claims'], `${NO_TOKENS}, so no principal has claims`, 'key');
   }
 
   #checkConditions(roles: readonly RoleConfig[]): void {
@@ -141,24 +128,20 @@ class AccessReader {
       if (rule.when === undefined) continue;
       const at = [...path, 'when'];
       const why = wrong.get(rule.name);
-      if (why === undefined) this.#warnings.push(...this.#judgeCondition(at, rule.when));
-      else this.#problem(at, `this condition ${why}`);
+      if (why === undefined) this.#judgeCondition(at, rule.when);
+      else this.#faults.refuse(at, `this condition ${why}`);
     }
   }
 
-  #problem(path: Path, message: string): void {
-    this.#problems.push(this.#document.problem(path, message));
-  }
-
   #check(path: Path, kind: string, name: string, known: readonly string[]): void {
-    if (!known.includes(name)) this.#problem(path, `no such ${kind}${didYouMean(suggest(name, known))}`);
+    if (!known.includes(name)) this.#faults.refuse(path, noSuch(kind, name, known));
   }
 
   #role(name: string, { deny, weight, ...allow }: AccessSettings['roles'][string]): RoleConfig {
     const path = [...BASE, 'roles', name];
     const allows = Object.values(allow).some((value) => value !== undefined);
     if (!allows && deny.length === 0 && weight === undefined) {
-      this.#problem(path, 'allows and denies nothing; for everything, write upstreams: ["*"]');
+      this.#faults.refuse(path, 'allows and denies nothing; for everything, write upstreams: ["*"]');
     }
     return {
       name,
@@ -168,7 +151,7 @@ class AccessReader {
         const at = [...path, 'deny', index];
         // Without any setting it would deny everything.
         if (Object.values(items).every((value) => value === undefined)) {
-          this.#problem(at, 'denies everything; if that is meant, write upstreams: ["*"]');
+          this.#faults.refuse(at, 'denies everything; if that is meant, write upstreams: ["*"]');
         }
         return this.#rule(`${name} deny ${index + 1}`, at, items);
       }),
@@ -197,35 +180,36 @@ class AccessReader {
     const kinds = Object.entries({ tools, prompts, resources }).filter(([, list]) => list !== undefined);
     // A rule about one kind may have an empty list of another.
     const empty = kinds.every(([, list]) => list?.length === 0) ? kinds.map(([key]) => key) : [];
-    for (const key of upstreams?.length === 0 ? ['upstreams', ...empty] : empty) this.#problem([...path, key], EMPTY);
+    for (const key of upstreams?.length === 0 ? ['upstreams', ...empty] : empty)
+      this.#faults.refuse([...path, key], EMPTY);
   }
 
   #checkTemplates(path: Path, globs: readonly string[] = []): void {
     for (const [index, glob] of globs.entries())
-      if (/\{[^/]*\}/.test(glob)) this.#warnings.push(problemLine(this.#document.problem([...path, index], TEMPLATE)));
+      if (/\{[^/]*\}/.test(glob)) this.#faults.warn([...path, index], TEMPLATE);
   }
 
   #upstreams(path: Path, names: readonly string[] | undefined): readonly string[] | undefined {
     if (names === undefined || names.includes('*')) return undefined;
-    return names.map((name, index) => {
-      this.#check([...path, index], 'upstream', name, [...this.#ids.keys()]);
-      return this.#ids.get(name) ?? name;
-    });
+    return names.map((name, index) => this.#upstream([...path, index], name));
+  }
+
+  /** Returns the id of an upstream. */
+  #upstream(path: Path, name: string): string {
+    return this.#faults.resolve(path, 'upstream', name, this.#names.upstreams) ?? name;
   }
 
   #grant(index: number): GrantConfig {
     const path = [...BASE, 'grants', index];
     const grant = this.#access.grants[index];
     if (grant === undefined) throw new RangeError(`no grant ${index}`);
-    const { roles, anyone = false, keys, groups, scopes, subjects, issuers, clients, endpoints } = grant;
-    const to = { anyone, keys, groups, scopes, subjects, issuers, clients, claims: grant.claims };
-    const { problems, unknown, warnings } = this.#judge.judge(path, to);
-    this.#problems.push(...problems, ...unknown);
-    this.#warnings.push(...warnings);
+    const { roles, endpoints } = grant;
+    const to = selectorOf(grant);
+    this.#judge.judge(path, to, 'refuse');
     for (const [i, role] of roles.entries()) {
       this.#check([...path, 'roles', i], 'role', role, Object.keys(this.#access.roles));
     }
-    if (endpoints?.length === 0) this.#problem([...path, 'endpoints'], EMPTY);
+    if (endpoints?.length === 0) this.#faults.refuse([...path, 'endpoints'], EMPTY);
     for (const [name, values] of Object.entries(grant.claims))
       this.#checkClaim([...path, 'claims', name], name, values);
     return {
@@ -241,22 +225,20 @@ class AccessReader {
     this.#check(path, 'claim', name, names);
     for (const [index, value] of values.entries()) {
       if (type === 'boolean' && value !== 'true' && value !== 'false')
-        this.#problem([...path, index], 'this claim is a boolean; write "true" or "false"');
+        this.#faults.refuse([...path, index], 'this claim is a boolean; write "true" or "false"');
       if (type === 'number' && String(Number(value)) !== value)
-        this.#problem([...path, index], 'this claim is a number; write one in its shortest form, such as "3"');
+        this.#faults.refuse([...path, index], 'this claim is a number; write one in its shortest form, such as "3"');
     }
   }
 
   /** Returns the id of the view at a path. */
   #endpoint(at: Path, path: string): string {
-    const known = ['/mcp', ...[...this.#ids.values(), ...this.#profiles].map((id) => `/mcp/${id}`)];
-    this.#check(at, 'endpoint', path, known);
-    return path.slice('/mcp/'.length);
+    return this.#faults.resolve(at, 'endpoint', path, this.#names.views) ?? '';
   }
 
   #tested({ tool, prompt, upstream: named }: Test, index: number): readonly TestedItem[] {
     const { file, line } = this.#document.problem([...BASE, 'tests', index], '');
-    const [place, upstream] = [{ file, line }, this.#ids.get(named) ?? named];
+    const [place, upstream] = [{ file, line }, this.#names.upstreams.get(named) ?? named];
     if (tool !== undefined) return [{ place, kind: 'tool', upstream, name: tool }];
     return prompt === undefined ? [] : [{ place, kind: 'prompt', upstream, name: prompt }];
   }
@@ -264,11 +246,10 @@ class AccessReader {
   #runTests(policy: Policy, tests: readonly Test[]): void {
     for (const [index, test] of tests.entries()) {
       const path = [...BASE, 'tests', index];
-      this.#check([...path, 'upstream'], 'upstream', test.upstream, [...this.#ids.keys()]);
+      const upstream = this.#upstream([...path, 'upstream'], test.upstream);
       const endpoint = this.#endpoint([...path, 'endpoint'], test.endpoint);
-      const upstream = this.#ids.get(test.upstream) ?? test.upstream;
       const failure = failureOf(policy, this.#principalOf(test), test, endpoint, upstream);
-      if (failure !== undefined) this.#problem(path, failure);
+      if (failure !== undefined) this.#faults.refuse(path, failure);
     }
   }
 

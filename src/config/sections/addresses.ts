@@ -2,8 +2,9 @@ import { addressText, isLoopback, isLoopbackUrl, parseAddress, portFault, sugges
 import type { Address } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
+import type { Faults } from '../document/faults.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import { type Problem, problemLine } from '../document/problem.ts';
+import { type Problem, problemOfWhole } from '../document/problem.ts';
 import { didYouMean } from '../document/suggest.ts';
 
 /** Addresses given on the command line. */
@@ -39,17 +40,13 @@ export function readOverrides({ listen, operator }: AddressOptions, problems: Pr
       option === '--operator' ? 'host:port such as "127.0.0.1:3001", or off' : 'host:port such as "127.0.0.1:3000"';
     const near = isOff ? 'off' : suggestAddress(text);
     const expected = portFault(text) ?? `expected ${form}`;
-    problems.push(optionProblem(option, `${expected}, got ${JSON.stringify(text)}${didYouMean(near)}`));
+    problems.push(problemOfWhole(option, `${expected}, got ${JSON.stringify(text)}${didYouMean(near)}`));
     return undefined;
   };
   return {
     listen: listen === undefined ? undefined : read('--listen', listen),
     operator: operator === undefined ? undefined : operator === 'off' ? false : read('--operator', operator),
   };
-}
-
-function optionProblem(option: string, message: string): Problem {
-  return { file: option, line: 0, column: 0, key: '', message };
 }
 
 /** Decides where to listen. The command line overrides the file, and the file overrides the defaults. */
@@ -70,25 +67,19 @@ export function addressesOf(document: Document, settings: GatewaySettings, overr
 }
 
 /**
- * Returns the problems with these addresses: open to the network without authentication, or two ports at one address.
+ * Judges these addresses: open to the network without authentication, or two ports at one address.
  *
  * @param hasAuth whether clients have to authenticate.
  */
-export function exposure(document: Document, hasAuth: boolean, addresses: Addresses): Problem[] {
+export function judgeAddresses(hasAuth: boolean, addresses: Addresses, faults: Faults): void {
   const { listen, listenOverridden, operator } = addresses;
-  const problems: Problem[] = [];
   if (!isLoopback(listen.host) && !hasAuth) {
     const message = `${listen.host} is open to the network without authentication; configure gateway.auth, start with --first-key, or listen on 127.0.0.1`;
-    problems.push(
-      listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),
-    );
+    if (listenOverridden) faults.problems.push(problemOfWhole('--listen', message));
+    else faults.refuse(['gateway', 'listen'], message);
   }
-  if (operator !== undefined && operator.port !== 0 && operator.port === listen.port && overlap(operator, listen)) {
-    problems.push(
-      document.problem(['gateway', 'operator'], 'is the address of listen; operators have a port of their own'),
-    );
-  }
-  return problems;
+  if (operator !== undefined && operator.port !== 0 && operator.port === listen.port && overlap(operator, listen))
+    faults.refuse(['gateway', 'operator'], 'is the address of listen; operators have a port of their own');
 }
 
 /** Returns whether two addresses with the same port cannot both be bound, as far as their hosts tell. */
@@ -121,23 +112,20 @@ function boundHost(address: Address): string {
   return URL.parse(`http://${addressText(address)}`)?.hostname ?? address.host;
 }
 
-/** Returns warnings, one line each, about addresses that are reachable from the network. */
-export function exposureWarnings(document: Document, settings: GatewaySettings, addresses: Addresses): string[] {
+/** Adds warnings about addresses that are reachable from the network. */
+export function warnOfExposure(settings: GatewaySettings, { listen, operator }: Addresses, faults: Faults): void {
   const { publicUrl, allowedHosts } = settings;
-  const { listen, operator } = addresses;
-  const warnings: string[] = [];
   if (!isLoopback(listen.host) && publicUrl === undefined && allowedHosts.length === 0) {
     const message = 'without publicUrl or allowedHosts, requests that name the gateway by a host name are refused';
-    warnings.push(problemLine(document.problem(['gateway', 'listen'], message)));
+    faults.warn(['gateway', 'listen'], message);
   }
   if (!isLoopback(listen.host) && settings.access === undefined) {
     const message =
       'there is no access policy, so every client with credentials may use everything; see docs/policy.md';
-    warnings.push(problemLine(document.problem(['gateway', 'access'], message)));
+    faults.warn(['gateway', 'access'], message);
   }
   if (operator !== undefined && !isLoopback(operator.host)) {
     const message = 'health and metrics on this port need no key; let only operators and their monitoring reach it';
-    warnings.push(problemLine(document.problem(['gateway', 'operator'], message)));
+    faults.warn(['gateway', 'operator'], message);
   }
-  return warnings;
 }

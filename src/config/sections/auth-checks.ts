@@ -1,53 +1,51 @@
 import { askable, spelledScopes } from '../../policy/scopes-on-demand.ts';
 import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
+import type { Faults } from '../document/faults.ts';
+import { type Path, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import type { UpstreamConfig } from '../values/upstream-config.ts';
 import type { EntryPath } from '../upstreams/client-file.ts';
 import { upstreamId } from '../upstreams/upstream-id.ts';
 import { NO_TOKENS } from './selector-faults.ts';
 
-/** Returns the problems with settings of authentication that contradict each other. */
-export function authProblems(
-  document: Document,
+/** Judges settings of authentication that contradict each other. */
+export function judgeAuth(
   { auth, operatorKeys, redis }: Pick<GatewaySettings, 'auth' | 'operatorKeys' | 'redis'>,
-): Problem[] {
-  const at = (key: string, message: string) => document.problem(['gateway', 'auth', key], message, 'key');
-  const problems: Problem[] = [];
-  if (auth.keysInRedis === true && redis === undefined) problems.push(at('keysInRedis', 'needs gateway.redis'));
+  faults: Faults,
+): void {
+  const base = ['gateway', 'auth'];
+  if (auth.keysInRedis === true && redis === undefined)
+    faults.refuse([...base, 'keysInRedis'], 'needs gateway.redis', 'key');
   if (auth.keysInRedis === true && auth.keyFile !== undefined) {
-    problems.push(at('keyFile', 'keys are either in a file or in Redis; remove keyFile or keysInRedis'));
+    const message = 'keys are either in a file or in Redis; remove keyFile or keysInRedis';
+    faults.refuse([...base, 'keyFile'], message, 'key');
   }
   const issuers = new Set<string>();
   for (const [index, { issuer }] of auth.jwt.entries()) {
-    if (issuers.has(issuer)) {
-      const path = ['gateway', 'auth', 'jwt', index, 'issuer'];
-      problems.push(document.problem(path, 'this issuer has an entry already; put all its audiences into one'));
-    }
+    const message = 'this issuer has an entry already; put all its audiences into one';
+    if (issuers.has(issuer)) faults.refuse([...base, 'jwt', index, 'issuer'], message);
     issuers.add(issuer);
   }
   const prefixes = new Set<string>();
   for (const [index, { issuer, tokenPrefix }] of auth.introspection.entries()) {
-    const path = (key: string) => ['gateway', 'auth', 'introspection', index, key];
-    if (issuers.has(issuer)) problems.push(document.problem(path('issuer'), 'this issuer has an entry already'));
+    const path = [...base, 'introspection', index];
+    if (issuers.has(issuer)) faults.refuse([...path, 'issuer'], 'this issuer has an entry already');
     issuers.add(issuer);
-    if (prefixes.has(tokenPrefix)) {
-      const message = 'another entry has the tokens of this beginning; a token is shown to one issuer only';
-      problems.push(document.problem(path('tokenPrefix'), message));
-    }
+    const message = 'another entry has the tokens of this beginning; a token is shown to one issuer only';
+    if (prefixes.has(tokenPrefix)) faults.refuse([...path, 'tokenPrefix'], message);
     prefixes.add(tokenPrefix);
   }
   for (const { path, scope, advertised, before } of onDemandIn(auth)) {
-    const message = before.includes(scope)
-      ? 'is named already; requiredScopes are in every token, and scopesOnDemand are those that only some have'
-      : askable([scope, advertised]).length < 2
-        ? 'is for refresh tokens: clients themselves decide whether they request it'
-        : undefined;
-    if (message !== undefined) problems.push(document.problem(path, message));
+    if (before.includes(scope)) {
+      const message =
+        'is named already; requiredScopes are in every token, and scopesOnDemand are those that only some have';
+      faults.refuse(path, message);
+    } else if (askable([scope, advertised]).length < 2) {
+      faults.refuse(path, 'is for refresh tokens: clients themselves decide whether they request it');
+    }
   }
-  problems.push(...repeatedKeys(document, ['gateway', 'auth', 'apiKeys'], auth.apiKeys));
-  problems.push(...repeatedKeys(document, ['gateway', 'operatorKeys'], operatorKeys));
-  return problems;
+  judgeKeys([...base, 'apiKeys'], auth.apiKeys, faults);
+  judgeKeys(['gateway', 'operatorKeys'], operatorKeys, faults);
 }
 
 const UNSPELLED =
@@ -78,34 +76,31 @@ function onDemandIn(auth: GatewaySettings['auth']): readonly PlacedScope[] {
   );
 }
 
-/** Returns a warning for each scope on demand that nothing of the access policy can need, or whose challenge the issuer may not know. */
-export function onDemandWarnings(document: Document, { auth, access }: GatewaySettings): string[] {
+/** Adds a warning for each scope on demand that nothing of the access policy can need, or whose challenge the issuer may not know. */
+export function warnOfScopes({ auth, access }: GatewaySettings, faults: Faults): void {
   const granted = (access?.grants ?? []).flatMap(({ scopes = [] }) => scopes);
   const rules = Object.values(access?.roles ?? {}).flatMap((role) => [role, ...role.deny]);
   // It may read them in any way, such as by their beginning.
   const isRead = rules.some(({ when = '' }) => /\bscopes\b/.test(when));
-  const message = 'no grant of gateway.access names this scope, and no condition reads scopes, so no request needs it';
+  const unneeded = 'no grant of gateway.access names this scope, and no condition reads scopes, so no request needs it';
   const all = onDemandIn(auth);
-  const unneeded = isRead ? [] : all.filter(({ scope }) => !granted.includes(scope));
-  const unspelled = all.filter(({ scope, advertised, isSpelled }) => scope !== advertised && !isSpelled);
-  return [
-    ...unneeded.map(({ path }) => problemLine(document.problem(path, message))),
-    ...unspelled.map(({ path }) => problemLine(document.problem(path, UNSPELLED))),
-  ];
+  for (const { path, scope } of all) if (!isRead && !granted.includes(scope)) faults.warn(path, unneeded);
+  for (const { path, scope, advertised, isSpelled } of all)
+    if (scope !== advertised && !isSpelled) faults.warn(path, UNSPELLED);
 }
 
-/** Returns a problem for each API key that is in the list already: nobody could say which entry holds for it. */
-function repeatedKeys(
-  document: Document,
+/** Judges API keys: nobody could say which entry holds for a key that is in the list twice. */
+function judgeKeys(
   list: Path,
   keys: readonly { readonly name: string; readonly sha256: string }[],
-): Problem[] {
-  return keys.flatMap(({ sha256 }, index) => {
+  faults: Faults,
+): void {
+  for (const [index, { sha256 }] of keys.entries()) {
     const other = keys.findIndex((key) => key.sha256 === sha256);
-    if (other === index) return [];
+    if (other === index) continue;
     const message = `the key of ${JSON.stringify(keys[other]?.name)} is the same one; make another, or remove one entry`;
-    return [document.problem([...list, index, 'sha256'], message)];
-  });
+    faults.refuse([...list, index, 'sha256'], message);
+  }
 }
 
 /** The upstreams of a file, each with its place in it. */

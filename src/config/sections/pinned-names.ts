@@ -2,12 +2,11 @@ import type { AccessConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
 import type { LockConfig } from '../values/config.ts';
 import type { UpstreamConfig } from '../values/upstream-config.ts';
-import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
-import { didYouMean, suggest } from '../document/suggest.ts';
+import type { Faults } from '../document/faults.ts';
+import type { Path } from '../document/problem.ts';
+import { noSuch } from '../document/suggest.ts';
 import { onChangeOf } from './lock.ts';
 import { rulesOf } from './rules.ts';
-import type { Faults } from './selector-faults.ts';
 
 const KINDS = [
   { kind: 'tool', setting: 'tools' },
@@ -27,23 +26,21 @@ interface Pinned {
  * there can never match where all of them serve only what is pinned: a problem. Where one of them serves more, or in a condition, it is a warning. Globs, and upstreams that are not in the lock, are not judged.
  */
 export function judgePinnedNames(
-  document: Document,
   access: AccessConfig,
   lock: LockConfig,
   upstreams: readonly UpstreamConfig[],
-): Faults {
+  faults: Faults,
+): void {
   const pinned = new Map(upstreams.map((upstream) => [upstream.id, pinnedOf(lock, upstream)]));
-  const [problems, warnings]: [Problem[], string[]] = [[], []];
   for (const { rule, path } of access.roles.flatMap(rulesOf)) {
     const judges = (rule.upstreams ?? [...pinned.keys()]).map((id) => pinned.get(id));
     if (!judges.every((judge) => judge !== undefined)) continue;
     const judge = (at: Path, what: string, name: string, known: readonly string[], place = '') => {
       if (known.includes(name)) return;
-      const message = `no such ${what} in ${lock.file}${didYouMean(suggest(name, known))}; this rule never matches it${place}`;
-      const problem = document.problem([...path, ...at], message);
+      const message = `${noSuch(`${what} in ${lock.file}`, name, known)}; this rule never matches it${place}`;
       // A condition may still match in another way.
-      if (place === '' && judges.every(({ isComplete }) => isComplete)) problems.push(problem);
-      else warnings.push(problemLine(problem));
+      const isProblem = place === '' && judges.every(({ isComplete }) => isComplete);
+      faults[isProblem ? 'refuse' : 'warn']([...path, ...at], message);
     };
     const namesOf = (kind: 'tool' | 'prompt') => judges.flatMap(({ names }) => names[kind]);
     const names = { tool: namesOf('tool'), prompt: namesOf('prompt') };
@@ -54,7 +51,6 @@ export function judgePinnedNames(
     for (const { text, character } of rule.when === undefined ? [] : comparedNames(rule.when))
       judge(['when'], 'tool or prompt', text, all, ` (at character ${character})`);
   }
-  return { problems, warnings };
 }
 
 function pinnedOf(lock: LockConfig, upstream: UpstreamConfig): Pinned | undefined {

@@ -1,73 +1,37 @@
 import type { RateConfig } from '../values/config.ts';
-import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
-import { didYouMean, suggest } from '../document/suggest.ts';
+import type { Faults } from '../document/faults.ts';
+import type { Path } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import { meetOf } from './endpoint-faults.ts';
-import { EMPTY, type Faults, type SelectorJudge } from './selector-faults.ts';
-import { endpointPath } from '../../endpoint-path.ts';
-
-/** Names that a rate may use. */
-interface Names {
-  /** The key of every upstream in the file by its id, disabled ones included. */
-  readonly keys: ReadonlyMap<string, string>;
-  readonly profiles: readonly { readonly id: string }[];
-}
+import type { Names } from './names.ts';
+import { EMPTY, selectorOf, type SelectorJudge } from './selector-faults.ts';
 
 /** Reads the rates, and checks that each can hold for something. */
 export function readRates(
-  document: Document,
   settings: GatewaySettings,
-  { keys, profiles }: Names,
+  names: Names,
   judge: SelectorJudge,
-): Faults & { readonly rates: readonly RateConfig[] } {
-  const problems: Problem[] = [];
-  const warnings: string[] = [];
-  const meet = meetOf(settings.profiles, keys);
-  const ids = new Map([...keys].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
-  const views = new Set(['', ...keys.keys(), ...profiles.map(({ id }) => id)]);
+  faults: Faults,
+): readonly RateConfig[] {
   const known = new Set<string>();
-
-  /** Returns the values of names; reports the names that have none. */
-  const resolve = (
-    names: readonly string[] | undefined,
-    at: Path,
-    what: string,
-    find: (name: string) => string | undefined,
-    all: Iterable<string>,
-  ) =>
-    names?.flatMap((name, index) => {
-      const found = find(name);
-      if (found === undefined)
-        problems.push(document.problem([...at, index], `no such ${what}${didYouMean(suggest(name, all))}`));
-      return found === undefined ? [] : [found];
-    });
-
-  const read = settings.rates.map((rate, index): RateConfig => {
+  const rates = settings.rates.map((rate, index): RateConfig => {
     const path: Path = ['gateway', 'rates', index];
-    const { name, to, per, limit, window: windowMs, tools } = rate;
-    if (known.has(name)) problems.push(document.problem([...path, 'name'], 'another rate has this name'));
+    const { name, per, limit, window: windowMs, tools } = rate;
+    if (known.has(name)) faults.refuse([...path, 'name'], 'another rate has this name');
     known.add(name);
-    const { anyone = false, keys: keyNames, groups, scopes, subjects, issuers, clients, claims } = to;
-    const selector = { anyone, claims, keys: keyNames, groups, scopes, subjects, issuers, clients };
-    const faults = judge.judge([...path, 'to'], selector);
-    problems.push(...faults.problems);
-    warnings.push(...faults.unknown.map((problem) => problemLine(problem)), ...faults.warnings);
-    const before = problems.length;
+    const to = selectorOf(rate.to);
+    judge.judge([...path, 'to'], to, 'warn');
+    const before = faults.problems.length;
     for (const list of ['endpoints', 'upstreams', 'tools'] as const)
-      if (rate[list]?.length === 0) problems.push(document.problem([...path, list], EMPTY));
-    const viewOf = (endpoint: string) => {
-      const view = endpoint.slice('/mcp/'.length);
-      return views.has(view) ? view : undefined;
-    };
-    const paths = [...views].map((view) => endpointPath(view));
-    const endpoints = resolve(rate.endpoints, [...path, 'endpoints'], 'endpoint', viewOf, paths);
-    const upstreams = resolve(rate.upstreams, [...path, 'upstreams'], 'upstream', (id) => ids.get(id), ids.keys());
+      if (rate[list]?.length === 0) faults.refuse([...path, list], EMPTY);
+    const valuesOf = (list: 'endpoints' | 'upstreams', kind: string, values: ReadonlyMap<string, string>) =>
+      rate[list]?.flatMap((one, i) => faults.resolve([...path, list, i], kind, one, values) ?? []);
+    const endpoints = valuesOf('endpoints', 'endpoint', names.views);
+    const upstreams = valuesOf('upstreams', 'upstream', names.upstreams);
     const message = 'none of these upstreams is at the endpoints of this rate; name others here or there';
-    if (problems.length === before && !meet(upstreams, endpoints))
-      warnings.push(problemLine(document.problem([...path, 'upstreams'], message, 'key')));
-    return { name, to: selector, endpoints, upstreams, tools, per, limit, windowMs };
+    if (faults.problems.length === before && !names.meet(upstreams, endpoints))
+      faults.warn([...path, 'upstreams'], message, 'key');
+    return { name, to, endpoints, upstreams, tools, per, limit, windowMs };
   });
-  if (settings.repeats?.tools.length === 0) problems.push(document.problem(['gateway', 'repeats', 'tools'], EMPTY));
-  return { rates: read, problems, warnings };
+  if (settings.repeats?.tools.length === 0) faults.refuse(['gateway', 'repeats', 'tools'], EMPTY);
+  return rates;
 }

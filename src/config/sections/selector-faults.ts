@@ -1,14 +1,8 @@
 import type { PrincipalSelector } from '../../policy/principal-selector.ts';
-import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
-import { didYouMean, suggest } from '../document/suggest.ts';
+import type { Faults } from '../document/faults.ts';
+import type { Path } from '../document/problem.ts';
+import { noSuch } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-
-/** The reasons why settings can never match. Most are warnings: a reload that removes a name is not refused for a rule that reads it. */
-export interface Faults {
-  readonly problems: readonly Problem[];
-  readonly warnings: readonly string[];
-}
 
 /** An API key that the config does not name: one in the key file. */
 export interface KnownKey {
@@ -21,6 +15,12 @@ export const EMPTY = 'is empty, so it matches nothing; name one, or remove the l
 /** The reason why a selector of tokens, or a claim, never matches where there is no issuer. */
 export const NO_TOKENS = 'no principal has a token: gateway.auth has neither jwt nor introspection';
 
+/** Returns the selector of a grant or a rate, with all its lists. */
+export function selectorOf(to: GatewaySettings['rates'][number]['to']): PrincipalSelector {
+  const { anyone = false, keys, groups, scopes, subjects, issuers, clients, claims } = to;
+  return { anyone, keys, groups, scopes, subjects, issuers, clients, claims };
+}
+
 function closedKeyNames(auth: GatewaySettings['auth']): readonly string[] | undefined {
   if (auth.keyFile !== undefined || auth.keysInRedis === true) return undefined;
   // A config without credentials may get a first key at its start.
@@ -32,9 +32,12 @@ function issuersOf({ jwt, introspection }: GatewaySettings['auth']): readonly st
   return [...jwt, ...introspection].map(({ issuer }) => issuer);
 }
 
-/** Judges whether a principal can match the selectors of grants and rates. */
+/**
+ * Judges whether a principal can match the selectors of grants and rates. Most faults are warnings: a reload that removes a name is not refused
+ * for a rule that reads it.
+ */
 export class SelectorJudge {
-  readonly #document: Document;
+  readonly #faults: Faults;
   /** Names of all API keys of clients; undefined if some may be added while the gateway runs. */
   readonly keyNames: readonly string[] | undefined;
   /** The issuers whose tokens are accepted. */
@@ -47,11 +50,11 @@ export class SelectorJudge {
 
   /** @param stored the keys in the key file at this moment; undefined if they are not known. */
   constructor(
-    document: Document,
+    faults: Faults,
     { auth, access }: Pick<GatewaySettings, 'auth' | 'access'>,
     stored: readonly KnownKey[] | undefined,
   ) {
-    this.#document = document;
+    this.#faults = faults;
     this.keyNames = closedKeyNames(auth);
     this.issuers = issuersOf(auth);
     this.#apiKeys = [...auth.apiKeys, ...(stored ?? [])];
@@ -60,62 +63,46 @@ export class SelectorJudge {
     this.#hasGroupClaims = (access?.groupClaims.length ?? 0) > 0;
   }
 
-  /** Returns the faults of the selector at a path. Those of unknown names are apart: the caller says what they are. */
-  judge(path: Path, selector: PrincipalSelector): Faults & { readonly unknown: readonly Problem[] } {
+  /** Judges the selector at a path. @param onUnknown says whether an unknown name is a problem or a warning. */
+  judge(path: Path, selector: PrincipalSelector, onUnknown: 'refuse' | 'warn'): void {
     const { anyone, claims, ...lists } = selector;
-    const [problems, unknown]: [Problem[], Problem[]] = [[], []];
-    const add = (at: Path, message: string, part?: 'key') =>
-      problems.push(this.#document.problem([...path, ...at], message, part));
-    const check = (list: 'keys' | 'issuers', kind: string, known: readonly string[]) => {
-      for (const [index, name] of (lists[list] ?? []).entries()) {
-        if (known.includes(name)) continue;
-        const message = `no such ${kind}${didYouMean(suggest(name, known))}`;
-        unknown.push(this.#document.problem([...path, list, index], message));
-      }
-    };
-
     const given = [
       ...Object.entries(lists).map(([name, values]) => ({ at: [name], values })),
       ...Object.entries(claims).map(([name, values]) => ({ at: ['claims', name], values })),
     ].filter(({ values }) => values !== undefined);
     if (anyone === given.length > 0) {
-      add(
-        [],
-        anyone ? 'is for anyone, so it names no principals' : 'names no principals; for all, write anyone: true',
-        'key',
-      );
-      return { problems, unknown, warnings: [] };
+      const message = anyone
+        ? 'is for anyone, so it names no principals'
+        : 'names no principals; for all, write anyone: true';
+      this.#faults.refuse(path, message, 'key');
+      return;
     }
-    for (const { at, values } of given) if (values?.length === 0) add(at, EMPTY);
+    for (const { at, values } of given) if (values?.length === 0) this.#faults.refuse([...path, ...at], EMPTY);
+    const check = (list: 'keys' | 'issuers', kind: string, known: readonly string[]) => {
+      for (const [index, name] of (lists[list] ?? []).entries())
+        if (!known.includes(name)) this.#faults[onUnknown]([...path, list, index], noSuch(kind, name, known));
+    };
     if (this.keyNames !== undefined) check('keys', 'API key', this.keyNames);
     check('issuers', 'issuer in auth', this.issuers);
     const ofTokens = given.filter(({ at: [name] }) => name !== 'keys' && name !== 'groups');
     if (lists.keys !== undefined && ofTokens.length > 0)
-      add(['keys'], 'nobody has an API key and a token; write an entry for each', 'key');
-    const withoutTokens = ofTokens
-      .filter(({ at: [name] }) => this.issuers.length === 0 && name !== 'issuers')
-      .map(({ at }) => problemLine(this.#document.problem([...path, ...at], NO_TOKENS, 'key')));
-    const warnings = [...withoutTokens, ...this.#missingKeys(path, selector), ...this.#emptyGroups(path, selector)];
-    return { problems, unknown, warnings };
-  }
-
-  /** Returns a warning for each API key that does not exist now, and may be added later. */
-  #missingKeys(path: Path, { keys = [] }: PrincipalSelector): string[] {
-    if (!this.#knowsKeys || this.keyNames !== undefined) return [];
-    const known = this.#apiKeys.map(({ name }) => name);
-    return keys.flatMap((key, index) => {
-      if (known.includes(key)) return [];
-      const message = `no such API key in auth or in its key file${didYouMean(suggest(key, known))}`;
-      return [problemLine(this.#document.problem([...path, 'keys', index], message))];
-    });
-  }
-
-  /** Returns a warning for each group that nobody can be in who matches the other lists. */
-  #emptyGroups(path: Path, selector: PrincipalSelector): string[] {
-    return (selector.groups ?? []).flatMap((group, index) => {
+      this.#faults.refuse([...path, 'keys'], 'nobody has an API key and a token; write an entry for each', 'key');
+    for (const { at } of this.issuers.length === 0 ? ofTokens : [])
+      if (at[0] !== 'issuers') this.#faults.warn([...path, ...at], NO_TOKENS, 'key');
+    this.#judgeKeys(path, selector);
+    for (const [index, group] of (selector.groups ?? []).entries()) {
       const why = this.whyEmpty(group, selector);
-      return why === undefined ? [] : [problemLine(this.#document.problem([...path, 'groups', index], why))];
-    });
+      if (why !== undefined) this.#faults.warn([...path, 'groups', index], why);
+    }
+  }
+
+  /** Adds a warning for each API key that does not exist now, and may be added later. */
+  #judgeKeys(path: Path, { keys = [] }: PrincipalSelector): void {
+    if (!this.#knowsKeys || this.keyNames !== undefined) return;
+    const known = this.#apiKeys.map(({ name }) => name);
+    for (const [index, key] of keys.entries())
+      if (!known.includes(key))
+        this.#faults.warn([...path, 'keys', index], noSuch('API key in auth or in its key file', key, known));
   }
 
   /** Returns the reason why nobody who matches the other lists can be in a group; undefined if somebody may be. */
