@@ -1,6 +1,7 @@
 import { basename } from 'node:path';
 
 import { type Document, parseText } from './document/document.ts';
+import { isJsonFile } from './files/config-files.ts';
 import { parseLargeJson } from './document/large-json.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from './schema/schema.ts';
 import { parseToml } from './document/toml.ts';
@@ -15,6 +16,6 @@ const OUR_KEYS: ReadonlySet<string> = new Set(['gateway', ...MAP_KEYS, ...WEAK_M
 export function parseFile(file: string, text: string): Document {
   const unmarked = withoutByteOrderMark(text);
   if (/\.toml$/i.test(file)) return parseToml(file, unmarked);
-  const isClientState = basename(file) === '.claude.json' || (/\.jsonc?$/i.test(file) && text.length > LARGE_CHARS);
+  const isClientState = basename(file) === '.claude.json' || (isJsonFile(file) && text.length > LARGE_CHARS);
   return isClientState ? parseLargeJson(file, unmarked, (key) => OUR_KEYS.has(key)) : parseText(file, text);
 }

@@ -1,4 +1,3 @@
-import { isRecord } from '../json/record.ts';
 import { resolve } from 'node:path';
 
 import type { UpstreamConfig } from './values/upstream-config.ts';
@@ -6,12 +5,12 @@ import type { Document } from './document/document.ts';
 import { valueAt } from './document/expanded.ts';
 import type { ConfigFiles } from './files/config-files.ts';
 import { type Places, places } from './document/places.ts';
-import { ConfigError, keyText, type Path, type Problem, problemLine } from './document/problem.ts';
+import { ConfigError, keyText, type Problem, problemLine } from './document/problem.ts';
 import { parseFile } from './parse-file.ts';
 import { findUpstreams, type UpstreamMap } from './upstreams/client-file.ts';
 import { topLevelProblems } from './upstreams/top-level-keys.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
-import { readUpstream } from './upstreams/upstream.ts';
+import { isDisabled, readUpstream } from './upstreams/upstream.ts';
 
 const UPSTREAM_LIMIT = 500;
 
@@ -72,7 +71,7 @@ export function earlierUpstreams(
   const wanted = new Set(
     'problems' in found
       ? map.entries.map(({ key }) => upstreamId(key))
-      : found.entries.filter(({ path }) => !isDisabled(document, path)).map(({ key }) => upstreamId(key)),
+      : found.entries.filter(({ path }) => !isDisabled(valueAt(document.data, path))).map(({ key }) => upstreamId(key)),
   );
   return {
     document: { ...copied, problem },
@@ -83,11 +82,6 @@ export function earlierUpstreams(
 
 function hasGateway({ data }: Document): boolean {
   return valueAt(data, ['gateway']) !== undefined;
-}
-
-function isDisabled(document: Document, path: Path): boolean {
-  const entry = valueAt(document.data, path);
-  return isRecord(entry) && (entry['disabled'] === true || entry['enabled'] === false);
 }
 
 interface UpstreamsRead {

@@ -11,6 +11,7 @@ import {
   visit,
 } from 'yaml';
 
+import { isJsonFile } from '../files/config-files.ts';
 import { jsonTree } from './json-problem.ts';
 import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
 import { firstFaults, isUnclosed, yamlMessage } from './yaml-problem.ts';
@@ -260,7 +261,7 @@ function blankComments(text: string): string {
 
 /** Returns whether a file is JSON: by its name, or else by its first characters. */
 function isJson(file: string, text: string): boolean {
-  if (/\.jsonc?$/i.test(file)) return true;
+  if (isJsonFile(file)) return true;
   if (/\.ya?ml$/i.test(file)) return false;
   return /^\s*(?:\{|\/\/|\/\*)/.test(text);
 }

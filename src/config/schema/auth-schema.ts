@@ -28,11 +28,19 @@ const issuerUrl = () =>
     { error: 'expected an https:// URL (http:// only to this machine)' },
   );
 
-const ADVERTISED_SCOPES =
-  'Scopes that clients are told to request, where the issuer spells them otherwise than in tokens, as Entra does. Default: `requiredScopes`.';
+const audiences = texts()
+  .prefault([])
+  .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl.");
 
-const scopesOnDemand = () =>
-  z
+/** The settings about scopes of each issuer. */
+const SCOPES = {
+  requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
+  advertisedScopes: texts()
+    .optional()
+    .describe(
+      'Scopes that clients are told to request, where the issuer spells them otherwise than in tokens, as Entra does. Default: `requiredScopes`.',
+    ),
+  scopesOnDemand: z
     .array(
       z.union(
         [
@@ -50,7 +58,8 @@ const scopesOnDemand = () =>
     .prefault([])
     .describe(
       'Scopes that clients are told to request when a request needs them, as tokens spell them; `{ scope, advertised }` where requests spell one otherwise.',
-    );
+    ),
+};
 
 const introspection = z.strictObject({
   issuer: text('expected the issuer').describe(
@@ -63,12 +72,8 @@ const introspection = z.strictObject({
       error: 'this is the text of an example; write the secret of the issuer',
     })
     .describe('Its secret, sent as HTTP Basic credentials.'),
-  audiences: texts()
-    .prefault([])
-    .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl."),
-  requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
-  advertisedScopes: texts().optional().describe(ADVERTISED_SCOPES),
-  scopesOnDemand: scopesOnDemand(),
+  audiences,
+  ...SCOPES,
   tokenPrefix: z
     .string({ error: 'expected text' })
     .prefault('')
@@ -83,17 +88,13 @@ const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78
 const jwt = z.strictObject({
   issuer: text('expected the issuer, exactly as the tokens spell it').describe('`iss` of the tokens, exactly.'),
   jwksUrl: issuerUrl().describe("URL of the issuer's public keys (JWK Set): https, or http to this machine."),
-  audiences: texts()
-    .prefault([])
-    .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl."),
+  audiences,
   algorithms: z
     .array(oneOf(ALGORITHMS), { error: 'expected a list of algorithms' })
     .min(1, { error: 'expected at least one algorithm' })
     .prefault(['RS256', 'ES256', 'EdDSA'])
     .describe('Accepted signature algorithms. Symmetric ones are never accepted.'),
-  requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
-  advertisedScopes: texts().optional().describe(ADVERTISED_SCOPES),
-  scopesOnDemand: scopesOnDemand(),
+  ...SCOPES,
   types: z
     .array(text(), { error: 'expected a list of types' })
     .min(1, { error: 'expected at least one type' })

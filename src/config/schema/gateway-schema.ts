@@ -11,7 +11,7 @@ import { KEY_COMMAND, randomKey } from './random-key.ts';
 import { parseRedisUrl } from './redis-url.ts';
 import { serverTls } from './tls-schema.ts';
 import { ratesSchema, repeatsSchema } from './rates-schema.ts';
-import { address, count, duration, flag, networks, oneOf, origin, size, text, texts } from './scalars.ts';
+import { address, count, duration, flag, networks, oneOf, origin, parsedBy, size, text, texts } from './scalars.ts';
 
 const limits = z.strictObject({
   body: size('1KiB', '1GiB').prefault('4MiB').describe('One HTTP request from a client.'),
@@ -120,12 +120,7 @@ const REDIS_URL = 'expected a URL such as "redis://user:password@host:6379/0"';
 const redis = z.strictObject({
   url: z
     .string({ error: REDIS_URL })
-    .transform((value, context) => {
-      const target = parseRedisUrl(value);
-      if (target !== undefined) return target;
-      context.addIssue({ code: 'custom', message: REDIS_URL });
-      return z.NEVER;
-    })
+    .transform(parsedBy(parseRedisUrl, REDIS_URL))
     .describe(
       'redis://user:password@host:port/database; redis+sentinel://…@host:port,host:port/master; redis+cluster://…@host:port,host:port. ' +
         'With rediss instead of redis: over TLS.',

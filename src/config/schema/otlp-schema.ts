@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { text } from './scalars.ts';
+import { parsedBy, text } from './scalars.ts';
 
 /**
  * Schema of the URL of a receiver of OTLP over HTTP.
@@ -8,16 +8,13 @@ import { text } from './scalars.ts';
  * @param credentials the place for credentials, in words.
  */
 export function otlpEndpoint(path: string, credentials: string) {
-  return text('expected an http:// or https:// URL').transform((value, context) => {
+  const parse = (value: string): string | undefined => {
     const url = URL.parse(value);
-    const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
-    if (url !== null && isHttp && url.username === '' && url.password === '') {
-      return url.pathname === '/' ? new URL(path, url).href : url.href;
-    }
-    const message = `expected an http:// or https:// URL without a user name; put credentials into ${credentials}`;
-    context.addIssue({ code: 'custom', message });
-    return z.NEVER;
-  });
+    if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') return undefined;
+    return url.pathname === '/' ? new URL(path, url).href : url.href;
+  };
+  const expected = `expected an http:// or https:// URL without a user name; put credentials into ${credentials}`;
+  return text('expected an http:// or https:// URL').transform(parsedBy(parse, expected));
 }
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -96,6 +96,16 @@ export function oneOf<const T extends readonly string[]>(values: T) {
   return z.enum(values, { error: `expected one of ${values.map((value) => JSON.stringify(value)).join(', ')}` });
 }
 
+/** Returns a transform by a parser, which returns undefined for a text that is refused. */
+export function parsedBy<T>(parse: (text: string) => T | undefined, expected: string) {
+  return (text: string, context: z.RefinementCtx) => {
+    const parsed = parse(text);
+    if (parsed !== undefined) return parsed;
+    context.addIssue({ code: 'custom', message: expected });
+    return z.NEVER;
+  };
+}
+
 /** Schema of a key that is refused with its own message. */
 export function refused(sentence: string) {
   return z.never({ error: sentence }).optional().describe(sentence);
@@ -105,12 +115,7 @@ export function address() {
   return z
     .string({ error: ADDRESS_EXPECTED })
     .regex(/^(?:\[[\da-fA-F:.]+\]|[A-Za-z0-9_.-]+):\d{1,5}$/, { error: ADDRESS_EXPECTED })
-    .transform((value, context) => {
-      const parsed = parseAddress(value);
-      if (parsed !== undefined) return parsed;
-      context.addIssue({ code: 'custom', message: ADDRESS_EXPECTED });
-      return z.NEVER;
-    });
+    .transform(parsedBy(parseAddress, ADDRESS_EXPECTED));
 }
 
 /** Schema of an origin: scheme, host and port, without a trailing slash. */
@@ -119,9 +124,5 @@ export function origin() {
   return z
     .string({ error })
     .regex(/^https?:\/\/[^/?#@\s]+\/?$/i, { error })
-    .transform((value, context) => {
-      if (URL.canParse(value)) return new URL(value).origin;
-      context.addIssue({ code: 'custom', message: error });
-      return z.NEVER;
-    });
+    .transform(parsedBy((value) => URL.parse(value)?.origin, error));
 }

@@ -96,10 +96,8 @@ function explain(
     const known = knownKeys(schema, inside);
     return issue.keys.map((key) => document.problem([...path, key], unknownKey(key, known), 'key'));
   }
-  if (issue.code === 'invalid_key') return [document.problem(path, issue.message, 'key')];
-  if (issue.code === 'invalid_type' && issue.expected === 'never') {
-    return [document.problem(path, issue.message, 'key')];
-  }
+  const isRefused = issue.code === 'invalid_type' && issue.expected === 'never';
+  if (isRefused || issue.code === 'invalid_key') return [document.problem(path, issue.message, 'key')];
 
   const value = valueAt(document.data, path);
   if (value === undefined) return [document.problem(path, `missing; ${issue.message}`, 'key')];

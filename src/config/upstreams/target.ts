@@ -22,6 +22,9 @@ export type TargetOf =
   /** With the keys that have no effect on it. */
   (Found & { readonly unused: readonly Fault[] }) | { readonly leftOut: string } | { readonly fault: Fault };
 
+/** The keys of an entry that hold a URL, in the spelling of several clients. */
+export const URL_KEYS = ['url', 'serverUrl', 'httpUrl', 'uri'] as const;
+
 type Values = Readonly<Record<string, string | null>>;
 
 /** Headers that the protocol decides, and that many configs have for other clients. */
@@ -46,7 +49,7 @@ export function targetOf({ entry, unexpanded }: CheckedEntry, places: Places): T
   }
 
   const commands = present(entry, ['command', 'cmd']);
-  const urls = present(entry, ['url', 'serverUrl', 'httpUrl', 'uri']);
+  const urls = present(entry, URL_KEYS);
   // Gemini CLI allows both: `httpUrl` is Streamable HTTP and has precedence, `url` is HTTP+SSE.
   const url = urls.find((key) => key === 'httpUrl') ?? urls[0];
   const spare = urls.filter((key) => key !== url && !(url === 'httpUrl' && key === 'url'));
@@ -163,7 +166,7 @@ function confinementOf(
 function http(
   entry: UpstreamEntry,
   kind: 'http' | 'sse',
-  key: 'url' | 'serverUrl' | 'httpUrl' | 'uri',
+  key: (typeof URL_KEYS)[number],
   places: Places,
   unexpanded: boolean,
 ): Found {

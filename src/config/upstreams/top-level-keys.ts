@@ -3,6 +3,7 @@ import { basename } from 'node:path';
 
 import type { Data, Document } from '../document/document.ts';
 import { isList } from '../document/expanded.ts';
+import { isJsonFile } from '../files/config-files.ts';
 import type { Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import { gatewaySchema } from '../schema/gateway-schema.ts';
@@ -52,8 +53,8 @@ export function isOwnFile({ file, data }: Document): boolean {
   if (isClientsSchema || clientsKey(data) !== undefined || isList(data['mcpServers'])) return false;
   const name = basename(file);
   if (name === 'settings.json' || CLAUDE_KEYS.some(has)) return false;
-  const isJson = /\.jsonc?$/i.test(name);
-  return has('gateway') || ((has('mcpServers') || has('servers')) && (!isJson || name.startsWith('linkspan')));
+  const isOurs = !isJsonFile(name) || name.startsWith('linkspan');
+  return has('gateway') || ((has('mcpServers') || has('servers')) && isOurs);
 }
 
 /** Returns the key of the servers of a client whose files have many other keys; undefined if there is none. */

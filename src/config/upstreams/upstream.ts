@@ -13,9 +13,9 @@ import { type CheckedEntry, checkEntry, place } from './entry.ts';
 import { valueAt } from '../document/expanded.ts';
 import type { Places } from '../document/places.ts';
 import { placeText, type Problem, problemLine } from '../document/problem.ts';
-import { targetOf, UNUSABLE_URL } from './target.ts';
+import { targetOf, UNUSABLE_URL, URL_KEYS } from './target.ts';
 import { defaultPrefix, upstreamId } from './upstream-id.ts';
-import { upstreamSchema } from '../schema/upstream-schema.ts';
+import { type UpstreamEntry, upstreamSchema } from '../schema/upstream-schema.ts';
 
 /** Defaults of stdio upstreams, where each connection is a process. */
 const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
@@ -89,13 +89,13 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
     ),
   ];
   const problem = reasons.length === 0 ? undefined : reasons.join('; ');
-  const config = configOf(name, checked, found.target, timeouts, includes[0], problem);
+  const config = configOf(name, entry, found.target, timeouts, includes[0], problem);
   return { config, problems: [], warnings };
 }
 
 function configOf(
   name: string,
-  { entry }: Pick<CheckedEntry, 'entry'>,
+  entry: UpstreamEntry,
   target: UpstreamConfig['target'],
   timeouts: UpstreamTimeouts,
   includeTools: readonly string[] | undefined,
@@ -146,7 +146,7 @@ function unusable(
   warnings: readonly string[],
 ): UpstreamRead {
   const raw = valueAt(document.data, path);
-  if (isRecord(raw) && (raw['disabled'] === true || raw['enabled'] === false)) return { problems: [], warnings };
+  if (isDisabled(raw)) return { problems: [], warnings };
   const isRequired = isRecord(raw) && raw['required'] === true;
   const entry = upstreamSchema.parse({ required: isRequired });
   const target = isRemote(raw)
@@ -155,7 +155,7 @@ function unusable(
   const reason = problems.map(reasonOf).join('; ');
   const { start, connect, firstByte, call, max } = entry.timeouts;
   const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, ...waitsOf(call, max) };
-  return { config: configOf(key, { entry }, target, timeouts, undefined, reason), problems, warnings };
+  return { config: configOf(key, entry, target, timeouts, undefined, reason), problems, warnings };
 }
 
 /** Returns an upstream that is listed as failed because of this problem; without one, as it is. */
@@ -168,8 +168,13 @@ function reasonOf(problem: Problem): string {
   return `${problem.message} (${placeText(problem)})`;
 }
 
+/** Returns whether an entry of a file is left out, by its own words. */
+export function isDisabled(raw: Data | undefined): boolean {
+  return isRecord(raw) && (raw['disabled'] === true || raw['enabled'] === false);
+}
+
 function isRemote(raw: Data | undefined): boolean {
-  return isRecord(raw) && ['url', 'serverUrl', 'httpUrl', 'uri'].some((key) => Object.hasOwn(raw, key));
+  return isRecord(raw) && URL_KEYS.some((key) => Object.hasOwn(raw, key));
 }
 
 /** Reads the timeouts. Our own spelling overrides a client's, which overrides the default. */
