@@ -1,6 +1,5 @@
 import { arrayText, isArrayText, isObjectText, quoted, RawObject, rawItems } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
-import { hasUnseen } from '../../peer-text.ts';
 import type { ObjectShape, Shape } from './shapes.ts';
 
 /** The number of paths that are recorded for one item: the first ones. */
@@ -72,14 +71,8 @@ function repair(shape: Shape, raw: string, path: string, leftOut: LeftOut): stri
       return isObjectText(raw) || raw === 'true' || raw === 'false' ? raw : undefined;
     case 'objectType':
       return objectType(raw);
-    case 'string':
-    case 'identifier':
-    case 'boolean':
-    case 'integer':
-    case 'number':
-    case 'matching':
-    case 'oneOf':
-      return isValid(shape, JSON.parse(raw)) ? raw : undefined;
+    case 'scalar':
+      return shape.accepts(JSON.parse(raw)) ? raw : undefined;
   }
 }
 
@@ -109,25 +102,4 @@ function objectType(raw: string): string | undefined {
   const type: unknown = JSON.parse(raw);
   if (type === 'object') return raw;
   return type === null || (Array.isArray(type) && type.includes('object')) ? '"object"' : undefined;
-}
-
-type Scalar = Exclude<Shape, { readonly kind: 'object' | 'map' | 'list' | 'schema' | 'objectType' }>;
-
-function isValid(shape: Scalar, value: unknown): boolean {
-  switch (shape.kind) {
-    case 'string':
-      return typeof value === 'string';
-    case 'identifier':
-      return typeof value === 'string' && !hasUnseen(value);
-    case 'boolean':
-      return typeof value === 'boolean';
-    case 'integer':
-      return Number.isSafeInteger(value);
-    case 'number':
-      return typeof value === 'number' && value >= shape.min && value <= shape.max;
-    case 'matching':
-      return typeof value === 'string' && shape.pattern.test(value);
-    case 'oneOf':
-      return typeof value === 'string' && shape.values.includes(value);
-  }
 }

@@ -1,14 +1,12 @@
 import { z } from 'zod';
 import { SAFE_ICON_URI } from './icons.ts';
 import type { ItemKind } from './kind.ts';
+import { hasUnseen } from '../../peer-text.ts';
 
 /** The form of a member for the strictest client of any language. Members that no shape names may have any value. */
 export type Shape =
-  | { readonly kind: 'string' | 'identifier' | 'boolean' | 'integer' }
+  | { readonly kind: 'scalar'; readonly accepts: (value: unknown) => boolean }
   | { readonly kind: 'objectType' | 'schema' }
-  | { readonly kind: 'number'; readonly min: number; readonly max: number }
-  | { readonly kind: 'matching'; readonly pattern: RegExp }
-  | { readonly kind: 'oneOf'; readonly values: readonly string[] }
   | { readonly kind: 'list'; readonly of: Shape }
   | { readonly kind: 'map'; readonly of: Shape }
   | ObjectShape;
@@ -22,8 +20,8 @@ export interface ObjectShape {
   readonly defaults: ReadonlyMap<string, string>;
 }
 
-const STRING: Shape = { kind: 'string' };
-const BOOLEAN: Shape = { kind: 'boolean' };
+const STRING = text(() => true);
+const BOOLEAN: Shape = { kind: 'scalar', accepts: (value) => typeof value === 'boolean' };
 const ANY_OBJECT = object({});
 
 function object(
@@ -43,23 +41,30 @@ function list(of: Shape): Shape {
   return { kind: 'list', of };
 }
 
-const ICON_URI: Shape = { kind: 'matching', pattern: SAFE_ICON_URI };
+function text(accepts: (value: string) => boolean): Shape {
+  return { kind: 'scalar', accepts: (value) => typeof value === 'string' && accepts(value) };
+}
+
+function oneOf(...values: readonly string[]): Shape {
+  return text((value) => values.includes(value));
+}
+
+const ICON_URI = text((value) => SAFE_ICON_URI.test(value));
 
 const ICONS = list(
-  object(
-    { src: ICON_URI, mimeType: STRING, sizes: list(STRING), theme: { kind: 'oneOf', values: ['light', 'dark'] } },
-    ['src'],
-  ),
+  object({ src: ICON_URI, mimeType: STRING, sizes: list(STRING), theme: oneOf('light', 'dark') }, ['src']),
 );
 
 /** Members that every kind of item may have. */
 const COMMON = { title: STRING, description: STRING, icons: ICONS, _meta: ANY_OBJECT };
 
+/** The pattern of the TypeScript clients, which refuse a list with any other text in `lastModified`. */
+const TIME = z.regexes.datetime({ offset: true });
+
 const ANNOTATIONS = object({
-  audience: list({ kind: 'oneOf', values: ['user', 'assistant'] }),
-  priority: { kind: 'number', min: 0, max: 1 },
-  // The pattern of the TypeScript clients, which refuse a list with any other text here.
-  lastModified: { kind: 'matching', pattern: z.regexes.datetime({ offset: true }) },
+  audience: list(oneOf('user', 'assistant')),
+  priority: { kind: 'scalar', accepts: (value) => typeof value === 'number' && value >= 0 && value <= 1 },
+  lastModified: text((value) => TIME.test(value)),
 });
 
 const TOOL_ANNOTATIONS = object({
@@ -92,7 +97,7 @@ function toolShape(outputSchema: Shape): ObjectShape {
       inputSchema: OBJECT_SCHEMA,
       outputSchema,
       annotations: TOOL_ANNOTATIONS,
-      execution: object({ taskSupport: { kind: 'oneOf', values: ['required', 'optional', 'forbidden'] } }),
+      execution: object({ taskSupport: oneOf('required', 'optional', 'forbidden') }),
     },
     ['inputSchema'],
   );
@@ -101,15 +106,13 @@ function toolShape(outputSchema: Shape): ObjectShape {
 const LEGACY_TOOL = toolShape(OBJECT_SCHEMA);
 const MODERN_TOOL = toolShape(ANY_SCHEMA);
 
-const ARGUMENT = object({ name: { kind: 'identifier' }, title: STRING, description: STRING, required: BOOLEAN }, [
-  'name',
-]);
+const IDENTIFIER = text((value) => !hasUnseen(value));
+const ARGUMENT = object({ name: IDENTIFIER, title: STRING, description: STRING, required: BOOLEAN }, ['name']);
+const SIZE: Shape = { kind: 'scalar', accepts: Number.isSafeInteger };
 
 const SHAPES: Readonly<Record<Exclude<ItemKind, 'tool'>, ObjectShape>> = {
   prompt: object({ ...COMMON, arguments: list(ARGUMENT) }),
-  resource: object({ ...COMMON, name: STRING, mimeType: STRING, size: { kind: 'integer' }, annotations: ANNOTATIONS }, [
-    'name',
-  ]),
+  resource: object({ ...COMMON, name: STRING, mimeType: STRING, size: SIZE, annotations: ANNOTATIONS }, ['name']),
   template: object({ ...COMMON, name: STRING, mimeType: STRING, annotations: ANNOTATIONS }, ['name']),
 };
 

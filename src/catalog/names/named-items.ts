@@ -81,15 +81,9 @@ export function* nameItems(
   maxChars: number,
   keep = true,
 ): Generator<NamedItems, void> {
-  const ofView = known.get(view) ?? new Map<string, WeakMap<Offer, Map<number, NamedItems>>>();
-  const key = `${kind} ${maxChars} ${upstream.id}`;
-  const ofUpstream = ofView.get(key) ?? new WeakMap<Offer, Map<number, NamedItems>>();
-  const parts = ofUpstream.get(offer) ?? new Map<number, NamedItems>();
-  if (keep) {
-    ofUpstream.set(offer, parts);
-    ofView.set(key, ofUpstream);
-    known.set(view, ofView);
-  }
+  const ofView = getOrMake(known, view, () => new Map());
+  const ofUpstream = getOrMake(ofView, `${kind} ${maxChars} ${upstream.id}`, () => new WeakMap());
+  const parts = getOrMake(ofUpstream, offer, () => new Map());
   const listed = kind === 'tool' ? offer.tools : offer.prompts;
   for (let start = 0; start < listed.length;) {
     const named = parts.get(start) ?? makeItems(kind, view, upstream, offer, start, maxChars);

@@ -1,16 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LeftOut, repairObject } from '../../../src/catalog/items/repair.ts';
-import type { ObjectShape } from '../../../src/catalog/items/shapes.ts';
+import type { ObjectShape, Shape } from '../../../src/catalog/items/shapes.ts';
 import { RawObject } from '../../../src/json/json.ts';
+
+const TEXT: Shape = { kind: 'scalar', accepts: (value) => typeof value === 'string' };
+const FLAG: Shape = { kind: 'scalar', accepts: (value) => typeof value === 'boolean' };
 
 const SHAPE: ObjectShape = {
   kind: 'object',
-  members: new Map([
-    ['name', { kind: 'string' }],
-    ['size', { kind: 'integer' }],
-    ['tags', { kind: 'list', of: { kind: 'string' } }],
-    ['by', { kind: 'map', of: { kind: 'boolean' } }],
+  members: new Map<string, Shape>([
+    ['name', TEXT],
+    ['size', { kind: 'scalar', accepts: Number.isSafeInteger }],
+    ['tags', { kind: 'list', of: TEXT }],
+    ['by', { kind: 'map', of: FLAG }],
   ]),
   required: ['name'],
   defaults: new Map([['by', '{}']]),
