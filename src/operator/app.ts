@@ -1,9 +1,8 @@
 import { isIP } from 'node:net';
-import { type Context, Hono } from 'hono';
+import { Hono } from 'hono';
 
-import { escapeUnseen } from '../peer-text.ts';
 import { type Metrics, METRICS_TYPE } from '../telemetry/metrics.ts';
-import type { AdminApp } from './admin/admin-app.ts';
+import { type AdminApp, answerWith } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './admin/answers.ts';
 
@@ -41,11 +40,6 @@ function isOwnHost(header: string | undefined, allowed: readonly string[]): bool
   return isIP(host.startsWith('[') ? host.slice(1, -1) : host) !== 0;
 }
 
-/** Returns an answer that may hold texts of peers. */
-function answer(c: Context, value: object, status: 200 | 503 = 200): Response {
-  return c.body(escapeUnseen(JSON.stringify(value)), status, { 'Content-Type': 'application/json' });
-}
-
 /**
  * Creates the app of the operator's port. Probes and metrics are open. Status is open if only this machine reaches the port. The admin API
  * needs the key of an operator.
@@ -71,7 +65,7 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.get('/livez', (c) => c.json({ live: true }));
   app.get('/readyz', async (c) => {
     const { ready, reasons } = await view.ready();
-    return answer(c, view.isLocal ? { ready, reasons } : { ready }, ready ? 200 : 503);
+    return answerWith(c, view.isLocal ? { ready, reasons } : { ready }, ready ? 200 : 503);
   });
   // The port opens after the gateway has started, so every answer means "started".
   app.get('/startupz', (c) => c.json({ started: true, startedAt }));
@@ -84,7 +78,7 @@ export function createOperatorApp(view: OperatorView): Hono {
     }
     const { version } = view;
     const ready = await view.ready();
-    return answer(c, { version, startedAt, ...ready, config: view.config(), upstreams: await view.upstreams() });
+    return answerWith(c, { version, startedAt, ...ready, config: view.config(), upstreams: await view.upstreams() });
   });
   app.route(ADMIN_PATH, view.admin);
   app.notFound((c) =>

@@ -15,12 +15,7 @@ export interface AdminHeaders {
 /** The operator of a request, or the reason to refuse it. */
 export type Access =
   | { readonly kind: 'operator'; readonly name: string }
-  | {
-      readonly kind: 'refused';
-      readonly error: RefusalCode;
-      readonly status: 400 | 401 | 403;
-      readonly message: string;
-    };
+  | { readonly kind: 'refused'; readonly error: RefusalCode; readonly message: string };
 
 const HOW =
   'Send "Authorization: Bearer <key>" with a key of gateway.operatorKeys. The CLI on the machine of the gateway reads its key from the state directory.';
@@ -35,22 +30,20 @@ export function admitOperator(headers: AdminHeaders, operators: ApiKeys): Access
   const isCrossSite = secFetchSite !== undefined && secFetchSite !== 'same-origin' && secFetchSite !== 'none';
   if (isForeign || isCrossSite) {
     const message = 'Requests of web pages of other origins are not allowed.';
-    return { kind: 'refused', error: 'forbidden', status: 403, message };
+    return { kind: 'refused', error: 'forbidden', message };
   }
   // Several headers arrive joined by a comma, which no token contains.
   const credentials = credentialsOf(
     headers.authorization === undefined || headers.authorization === '' ? [] : [headers.authorization],
   );
-  if (credentials.kind === 'malformed') {
-    return { kind: 'refused', error: 'invalid-request', status: 400, message: `${credentials.why}. ${HOW}` };
-  }
-  if (credentials.kind === 'none') {
-    return { kind: 'refused', error: 'unauthorized', status: 401, message: `${credentials.why}. ${HOW}` };
+  if (credentials.kind === 'malformed' || credentials.kind === 'none') {
+    const error = credentials.kind === 'none' ? 'unauthorized' : 'invalid-request';
+    return { kind: 'refused', error, message: `${credentials.why}. ${HOW}` };
   }
   const principal = operators.find(hash('sha256', credentials.token));
   if (principal === undefined) {
     const message = `This key is not one of an operator; keys of clients are not accepted here. ${HOW}`;
-    return { kind: 'refused', error: 'unauthorized', status: 401, message };
+    return { kind: 'refused', error: 'unauthorized', message };
   }
   return { kind: 'operator', name: principal.label };
 }

@@ -42,9 +42,16 @@ const STATUS = {
   'internal-error': 500,
 } as const satisfies Record<RefusalCode, number>;
 
+type Status = 200 | 503 | (typeof STATUS)[RefusalCode];
+
+/** Returns an answer that may hold texts of peers. */
+export function answerWith(c: Context, value: unknown, status: Status = 200, headers: Record<string, string> = {}) {
+  const text = escapeUnseen(JSON.stringify(value));
+  return c.body(text, status, { 'Content-Type': 'application/json', ...headers });
+}
+
 function refuse(c: Context, error: RefusalCode, message: string, headers: Record<string, string> = {}): Response {
-  const answer = escapeUnseen(JSON.stringify({ error, message }));
-  return c.body(answer, STATUS[error], { 'Content-Type': 'application/json', ...headers });
+  return answerWith(c, { error, message }, STATUS[error], headers);
 }
 
 /** Creates the app of the admin API. Every route but the OpenAPI document needs the key of an operator. */
@@ -59,7 +66,8 @@ export function createAdminApp(parts: AdminParts): AdminApp {
     const access = admitOperator(headersOf(c), operators());
     if (access.kind === 'refused') {
       onRefused(access.error);
-      const challenge = access.status === 401 ? { 'WWW-Authenticate': 'Bearer realm="linkspan operator"' } : {};
+      const challenge =
+        access.error === 'unauthorized' ? { 'WWW-Authenticate': 'Bearer realm="linkspan operator"' } : {};
       return refuse(c, access.error, access.message, challenge);
     }
     c.set('operator', access.name);
@@ -94,8 +102,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
         body,
         signal: c.req.raw.signal,
       };
-      const answer = escapeUnseen(JSON.stringify(await route.run(port, request)));
-      return c.body(answer, 200, { 'Content-Type': 'application/json' });
+      return answerWith(c, await route.run(port, request));
     });
   }
 
