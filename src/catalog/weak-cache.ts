@@ -26,10 +26,7 @@ let lastId = 0;
 
 /** Returns a number that identifies the object; 0 for undefined. */
 export function idOf(object: object | undefined): number {
-  if (object === undefined) return 0;
-  const id = ids.get(object) ?? ++lastId;
-  ids.set(object, id);
-  return id;
+  return object === undefined ? 0 : getOrMake(ids, object, () => ++lastId);
 }
 
 /** Returns a function that makes the result for each object once, and keeps it as long as the object. */

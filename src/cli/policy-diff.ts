@@ -257,16 +257,12 @@ const SHOWN: Readonly<Record<Decision['effect'], string>> = { allow: 'all calls'
 function textOf(changes: readonly Change[]): string {
   if (changes.length === 0) return 'Nobody loses or gains anything that the last lists have.\n';
   // A change at several endpoints is one line.
-  const lineByChange = new Map<string, Change & { readonly endpoints: string[] }>();
-  for (const change of changes) {
-    const { principal, endpoint, item, before, after } = change;
-    const key = JSON.stringify([principal, item, before, after]);
-    const known = lineByChange.get(key);
-    if (known === undefined) lineByChange.set(key, { ...change, endpoints: [endpointPath(endpoint)] });
-    else known.endpoints.push(endpointPath(endpoint));
-  }
-  const lines = [...lineByChange.values()].map(({ principal, endpoints, item, before, after }) => {
-    const at = endpoints.join(', ');
+  const byLine = Map.groupBy(changes, ({ endpoint: _at, ...change }) => JSON.stringify(change));
+  const lines = [...byLine.values()].flatMap((same) => {
+    const [first] = same;
+    if (first === undefined) return [];
+    const { principal, item, before, after } = first;
+    const at = same.map(({ endpoint }) => endpointPath(endpoint)).join(', ');
     if (before === 'deny') return `+ ${principal} at ${at} gains ${item} (${SHOWN[after]})`;
     if (after === 'deny') return `- ${principal} at ${at} loses ${item}`;
     if (before === after) return `~ ${principal} at ${at}: ${item}, some calls by other conditions`;

@@ -99,10 +99,7 @@ function withoutVolatile(item: RawObject): RawObject {
 export function definitionsOf(listed: Listed): ReadonlyMap<string, readonly Definition[]> {
   const definitions = new Map<string, Definition[]>();
   const add = (definition: Definition | undefined) => {
-    if (definition === undefined) return;
-    const same = definitions.get(idOf(definition));
-    if (same === undefined) definitions.set(idOf(definition), [definition]);
-    else same.push(definition);
+    if (definition !== undefined) getOrMake(definitions, idOf(definition), () => []).push(definition);
   };
   const { instructions = '' } = listed;
   if (instructions.trim() !== '') add({ kind: 'instructions', key: '', text: JSON.stringify(instructions) });

@@ -9,6 +9,7 @@ import { publishedText } from '../publish.ts';
 import { disguisedUri, hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { TemplateIndex } from './template-index.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** The upstreams that have the resource of a URI. If there are several, the request fails. */
 export type Resolution =
@@ -53,9 +54,8 @@ function resourceKey(upstream: string, uri: string): string {
 }
 
 function addUpstream(upstreamsByKey: Map<string, string[]>, key: string, upstream: string): void {
-  const known = upstreamsByKey.get(key);
-  if (known === undefined) upstreamsByKey.set(key, [upstream]);
-  else if (!known.includes(upstream)) known.push(upstream);
+  const known = getOrMake(upstreamsByKey, key, () => []);
+  if (!known.includes(upstream)) known.push(upstream);
 }
 
 /** Returns the reason why a valid item cannot be published in this view, whether or not other upstreams list it too. */

@@ -1,4 +1,5 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
+import { getOrMake } from '../../map-entries.ts';
 import { isTooLong, matchesTemplate, type Matcher, parseTemplate } from './template.ts';
 
 interface Entry {
@@ -31,8 +32,7 @@ export class TemplateIndex {
       const matcher = parseTemplate(template, onLimit);
       if (matcher === undefined) continue;
       const { start } = matcher;
-      const entry = entries.get(start) ?? { start, templates: [], shorter: undefined };
-      entries.set(start, entry);
+      const entry = getOrMake(entries, start, () => ({ start, templates: [], shorter: undefined }));
       entry.templates.push({ upstream, matcher });
     }
     this.#entries = [...entries.values()].toSorted((a, b) => (a.start < b.start ? -1 : 1));
@@ -60,8 +60,7 @@ export class TemplateIndex {
       if (!uri.startsWith(entry.start)) continue;
       for (const { upstream, matcher } of entry.templates) {
         if (found.has(upstream)) continue;
-        const allowance = allowances.get(upstream) ?? { steps: LIMITS.templateMatchSteps };
-        allowances.set(upstream, allowance);
+        const allowance = getOrMake(allowances, upstream, () => ({ steps: LIMITS.templateMatchSteps }));
         if (allowance.steps <= 0) continue;
         allowance.steps -= 1 + (entry.start.length >> 4);
         if (matchesTemplate(matcher, uri, allowance)) found.add(upstream);
