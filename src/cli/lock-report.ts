@@ -1,7 +1,6 @@
 import { COMMAND } from '../command-name.ts';
 import { statusText } from '../lock/difference-text.ts';
 import type { EraDifference } from '../lock/upstream-check.ts';
-import { oneLine } from '../peer-text.ts';
 
 export interface UpstreamReport {
   readonly id: string;
@@ -20,9 +19,8 @@ export interface LockReport {
   readonly upstreams: readonly UpstreamReport[];
 }
 
-/** Returns a report for people: the differences of each upstream, the suspicious ones marked. */
-export function reportText({ file, isEqual, isWritten, upstreams }: LockReport, isCheck: boolean): string {
-  const lines = upstreams.flatMap(upstreamLines);
+/** Returns the lines of a report for people: the differences of each upstream, the suspicious ones marked. */
+export function reportLines({ file, isEqual, isWritten, upstreams }: LockReport, isCheck: boolean): readonly string[] {
   const end = isWritten
     ? `Written: ${file}. Review its changes before you commit it.`
     : isEqual
@@ -30,7 +28,7 @@ export function reportText({ file, isEqual, isWritten, upstreams }: LockReport, 
       : isCheck
         ? `The definitions differ from ${file}. If the changes are right: ${COMMAND} lock`
         : `Nothing was written to ${file}.`;
-  return `${[...lines, end].map(oneLine).join('\n')}\n`;
+  return [...upstreams.flatMap(upstreamLines), end];
 }
 
 function upstreamLines({ id, status, failure, differences }: UpstreamReport): readonly string[] {

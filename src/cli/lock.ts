@@ -3,12 +3,13 @@ import { COMMAND } from '../command-name.ts';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 
 import { ownUser, writeFault } from '../store/disk/path-fault.ts';
+import { problemLine } from '../config/document/problem.ts';
 import { loadConfig } from '../config/load.ts';
 import { LockFileError, type Lock, lockText, parseLock, type PinnedLists } from '../lock/lock-file.ts';
 import { pinUpstream, upstreamDifferences } from '../lock/upstream-check.ts';
-import { type LockReport, reportText, type UpstreamReport } from './lock-report.ts';
+import { type LockReport, reportLines, type UpstreamReport } from './lock-report.ts';
 import { CliError, EXIT } from './operator/cli-error.ts';
-import { jsonText, print, printError } from './operator/output.ts';
+import { printAnswer, printError } from './operator/output.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { type EraOffers, listErasOnce } from './trial-start.ts';
 
@@ -29,7 +30,7 @@ export interface LockOptions extends StartOptions {
  * @throws {CliError}
  */
 export async function lock(options: LockOptions): Promise<number> {
-  const { check, json, upstream: only } = options;
+  const { check, upstream: only } = options;
   const {
     config,
     lockFile: file,
@@ -54,7 +55,7 @@ export async function lock(options: LockOptions): Promise<number> {
   const gone = stale.filter((id) => !disabled.includes(id) && !pinned.some((one) => one.id === id));
   if (pinned.length === 0 && gone.length === 0) {
     const report: LockReport = { file, isEqual: true, isWritten: false, upstreams: [] };
-    print(json ? jsonText(report) : 'There is nothing to pin: no upstream is served without "lock: off".\n');
+    printAnswer(options, report, ['There is nothing to pin: no upstream is served without "lock: off".']);
     return EXIT.ok;
   }
   if (check && before === undefined) {
@@ -72,7 +73,7 @@ export async function lock(options: LockOptions): Promise<number> {
   const isEqual = upstreams.every(({ status }) => status === 'equal');
   const isWritten = !check && (await writeLock(file, before, nextLock(before, listed, gone)));
   const report: LockReport = { file, isEqual, isWritten, upstreams };
-  print(json ? jsonText(report) : reportText(report, check));
+  printAnswer(options, report, reportLines(report, check));
   if (upstreams.some(({ status }) => status === 'failed')) return EXIT.failed;
   return check && !isEqual ? EXIT.failed : EXIT.ok;
 }
@@ -89,7 +90,7 @@ async function readLock(file: string, isNeeded: boolean): Promise<Lock | undefin
     if (isCode(thrown, 'ENOENT')) return undefined;
     if (!(thrown instanceof LockFileError)) throw unusable(file, 'read', thrown);
     const { line, column, message } = thrown;
-    const text = `${line === 0 ? file : `${file}:${line}:${column}`}: ${message}`;
+    const text = problemLine({ file, line, column, key: '', message });
     if (isNeeded) throw new CliError(EXIT.failed, text, thrown);
     printError(`warning: ${text}; all of it is written again\n`);
     return undefined;

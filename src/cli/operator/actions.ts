@@ -10,8 +10,7 @@ import {
 } from '../../operator/admin/answers.ts';
 import { type AdminCall, ask } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import { oneLine } from '../../peer-text.ts';
-import { jsonText, print } from './output.ts';
+import { printAnswer } from './output.ts';
 import type { PrintOptions } from './status.ts';
 
 export interface DrainOptions extends PrintOptions {
@@ -28,7 +27,7 @@ const MAX_DRAIN_MS = 600_000;
 export async function restart(upstream: string, options: Omit<DrainOptions, 'undo'>): Promise<number> {
   const call = upstreamCall(upstream, 'restart', options.wait);
   const answer = await ask(options, restartAnswer, call);
-  print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
+  printAnswer(options, answer, [answer.message]);
   return answer.isStarted ? codeOf(answer) : EXIT.failed;
 }
 
@@ -60,7 +59,7 @@ export async function rotateKeys({ grace, ...options }: PrintOptions & { readonl
 export async function logLevel(level: LogLevel | undefined, options: PrintOptions): Promise<number> {
   const change: Partial<AdminCall> = level === undefined ? {} : { method: 'PUT', body: { level } };
   const answer = await ask(options, logLevelAnswer, { path: '/log-level', ...change });
-  print(options.json ? jsonText(answer) : `${oneLine(answer.message ?? answer.level)}\n`);
+  printAnswer(options, answer, [answer.message ?? answer.level]);
   return codeOf(answer);
 }
 
@@ -68,9 +67,8 @@ export async function logLevel(level: LogLevel | undefined, options: PrintOption
 export async function reload(options: PrintOptions): Promise<number> {
   const call = { method: 'POST', path: '/config/reload', body: {}, timeoutMs: MAX_DRAIN_MS } as const;
   const answer = await ask(options, reloadAnswer, call);
-  const later = answer.config.atRestart;
-  const lines = [answer.message, ...answer.changes, ...answer.problems, ...later];
-  print(options.json ? jsonText(answer) : `${lines.map(oneLine).join('\n')}\n`);
+  const { message, changes, problems, config } = answer;
+  printAnswer(options, answer, [message, ...changes, ...problems, ...config.atRestart]);
   return answer.outcome === 'rejected' ? EXIT.failed : EXIT.ok;
 }
 
@@ -80,8 +78,7 @@ export async function configDiff(options: PrintOptions): Promise<number> {
   const { file } = answer.config;
   const change = answer.problems.length > 0 ? `${file} cannot be used:` : `A reload of ${file} would change:`;
   const first = answer.isDifferent ? change : 'The file and the running config are equal.';
-  const lines = [first, ...answer.problems, ...answer.changes];
-  print(options.json ? jsonText(answer) : `${lines.map(oneLine).join('\n')}\n`);
+  printAnswer(options, answer, [first, ...answer.problems, ...answer.changes]);
   return answer.isDifferent ? EXIT.failed : EXIT.ok;
 }
 
@@ -103,7 +100,7 @@ function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: str
 
 async function act(options: PrintOptions, call: AdminCall): Promise<number> {
   const answer = await ask(options, doneAnswer, call);
-  print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
+  printAnswer(options, answer, [answer.message]);
   return codeOf(answer);
 }
 

@@ -15,8 +15,8 @@ import { readKeys } from '../keys/open-store.ts';
 import { ask } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import type { ListRights } from '../../policy/rights.ts';
-import { oneLine, shownText } from '../../peer-text.ts';
-import { jsonText, print } from './output.ts';
+import { shownText } from '../../peer-text.ts';
+import { printAnswer } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
@@ -45,7 +45,7 @@ export async function explain(kind: ExplainedKind, name: string, options: Explai
   const answer = options.offline
     ? await explainOffline(asked, options)
     : await ask(options, explainAnswer, { method: 'POST', path: '/explain', body: asked });
-  print(options.json ? jsonText(answer) : textOf(answer));
+  printAnswer(options, answer, linesOf(answer));
   return answer.effect === 'deny' || answer.effect === 'unknown' ? EXIT.failed : EXIT.ok;
 }
 
@@ -125,7 +125,8 @@ const EFFECTS: Readonly<Record<ExplainAnswer['effect'], string>> = {
   unknown: 'unknown',
 };
 
-function textOf({ principal, view, kind, name, effect, isListed, groups, claims, reasons }: ExplainAnswer): string {
+function linesOf(answer: ExplainAnswer): readonly string[] {
+  const { principal, view, kind, name, effect, isListed, groups, claims, reasons } = answer;
   const endpoint = endpointPath(view);
   // Nothing is known about the lists of another caller.
   const shown = isListed ? ', listed' : effect === 'unknown' ? '' : ', not listed';
@@ -139,5 +140,5 @@ function textOf({ principal, view, kind, name, effect, isListed, groups, claims,
     return `  claim     ${claim}: ${value}${fault}`;
   });
   const groupRows = groups === undefined ? [] : [`  groups    ${groups.join(', ') || 'none'}`];
-  return `${[first, ...groupRows, ...claimRows, ...rows].map(oneLine).join('\n')}\n`;
+  return [first, ...groupRows, ...claimRows, ...rows];
 }

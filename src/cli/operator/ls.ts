@@ -35,17 +35,6 @@ export async function ls(list: List, options: LsOptions): Promise<number> {
 
 const CUT = 'There are more; --json has no more either. Narrow the list with its options.\n';
 
-/** Returns rows as a table with its headings, or a sentence if there are none. */
-function titled(
-  headings: readonly string[],
-  rows: readonly (readonly string[])[],
-  none: string,
-  isCut = false,
-): string {
-  if (rows.length === 0) return `${none}\n`;
-  return `${table([headings, ...rows.map((row) => row.map(oneLine))])}${isCut ? CUT : ''}`;
-}
-
 /** Returns the reason why an endpoint has no items, as far as its upstreams show it. @param only the upstream that was asked for. */
 async function whyNoItems(target: RunningGateway, only: string | undefined): Promise<string> {
   const { upstreams } = await askGateway(target, answers.upstreamsAnswer, { path: '/upstreams' });
@@ -66,18 +55,20 @@ interface Answered {
 /** The cell of an item in each column, by its heading. */
 type Columns<Item> = Readonly<Record<string, (item: Item) => string>>;
 
-/** Returns a list of items of all replicas, with a column for their replicas if there are several. @param none printed if there are no items. */
-function printed<Item extends { readonly replica?: string | undefined }>(
+/** Returns a list with a column for the replicas of its items if there are several. @param none printed if there are no items. */
+function printed<Item extends object>(
   answer: Answered,
   items: readonly Item[],
   none: string,
   columns: Columns<Item>,
 ): Printed {
-  const hasSeveral = items.some(({ replica }) => replica !== undefined);
-  const all: Columns<Item> = hasSeveral ? { ...columns, REPLICA: ({ replica = '' }) => replica } : columns;
-  const rows = items.map((item) => Object.values(all).map((cellOf) => cellOf(item)));
-  const text = `${titled(Object.keys(all), rows, none, answer.isCut)}${unansweredText(answer.unanswered)}`;
-  return { answer, text };
+  const replicaOf = (item: Item) => ('replica' in item && typeof item.replica === 'string' ? item.replica : '');
+  const hasSeveral = items.some((item) => replicaOf(item) !== '');
+  const all: Columns<Item> = hasSeveral ? { ...columns, REPLICA: replicaOf } : columns;
+  const rows = items.map((item) => Object.values(all).map((cellOf) => oneLine(cellOf(item))));
+  const list =
+    rows.length === 0 ? `${none}\n` : `${table([Object.keys(all), ...rows])}${answer.isCut === true ? CUT : ''}`;
+  return { answer, text: `${list}${unansweredText(answer.unanswered)}` };
 }
 
 const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions) => Promise<Printed>>> = {
@@ -90,15 +81,14 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
     for (const [name, value] of Object.entries({ view, upstream, era }))
       if (value !== undefined) query.set(name, value);
     const answer = await askGateway(target, answers.catalogAnswer, { path: `/catalog?${query.toString()}` });
-    const rows = answer.items.map(({ kind, name, upstream: id, upstreamName = '', status, why = '' }) => [
-      kind,
-      name,
-      upstreamName === name ? id : `${id}: ${upstreamName}`,
-      status,
-      why,
-    ]);
-    const none = rows.length > 0 ? '' : await whyNoItems(target, upstream);
-    return { answer, text: titled(['KIND', 'NAME', 'FROM', 'STATUS', 'WHY'], rows, none, answer.isCut) };
+    const none = answer.items.length > 0 ? '' : await whyNoItems(target, upstream);
+    return printed(answer, answer.items, none, {
+      KIND: ({ kind }) => kind,
+      NAME: ({ name }) => name,
+      FROM: ({ name, upstream: id, upstreamName = '' }) => (upstreamName === name ? id : `${id}: ${upstreamName}`),
+      STATUS: ({ status }) => status,
+      WHY: ({ why = '' }) => why,
+    });
   },
   clients: async (target) => {
     const answer = await askGateway(target, answers.clientsAnswer, { path: '/clients' });
@@ -148,7 +138,11 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
   },
   config: async (target) => {
     const answer = await askGateway(target, answers.configAnswer, { path: '/config' });
-    const rows = answer.settings.map(({ key, value, origin, place }) => [key, JSON.stringify(value), place ?? origin]);
-    return { answer, text: titled(['SETTING', 'VALUE', 'FROM'], rows, 'The gateway reports no settings.') };
+    const { text } = printed({}, answer.settings, 'The gateway reports no settings.', {
+      SETTING: ({ key }) => key,
+      VALUE: ({ value }) => JSON.stringify(value),
+      FROM: ({ place, origin }) => place ?? origin,
+    });
+    return { answer, text };
   },
 };

@@ -29,6 +29,11 @@ export function unansweredText(silent: readonly { readonly replica: string; read
   return `Replicas that have not answered: ${names.join(', ')}\n`;
 }
 
+/** Prints an answer: as JSON, or as lines for people. */
+export function printAnswer({ json }: { readonly json: boolean }, answer: unknown, lines: readonly string[]): void {
+  print(json ? jsonText(answer) : `${lines.map(oneLine).join('\n')}\n`);
+}
+
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }
