@@ -165,19 +165,9 @@ export function authOf(given: Fields | undefined, url: string): UpstreamAuth | u
     const { audience = url, lifetime = DEFAULT_LIFETIME_MS } = given;
     return { kind: 'identity', audience, lifetimeMs: lifetime };
   }
-  const {
-    kind,
-    issuer,
-    tokenUrl,
-    clientId = '',
-    clientSecret,
-    privateKey,
-    keyId,
-    scopes = [],
-    stepUpScopes = [],
-    parameters = {},
-  } = given;
+  const { kind, issuer, tokenUrl, clientId = '', clientSecret, privateKey, keyId, parameters = {} } = given;
   const { method = privateKey === undefined ? 'client_secret_basic' : 'private_key_jwt', resource = url } = given;
+  const { scopes = [], stepUpScopes = [] } = given;
   const client = { clientId, method, clientSecret, privateKey, keyId };
   return {
     kind,

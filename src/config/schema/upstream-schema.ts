@@ -9,33 +9,21 @@ import { clientTls } from './tls-schema.ts';
 import { count, duration, flag, textOrScalar, oneOf, refused, text, texts } from './scalars.ts';
 
 /** Transports by the names that clients give them. `own`: the client runs such a server itself. */
-export const TYPES = {
-  stdio: 'stdio',
-  local: 'stdio',
-  http: 'http',
-  'streamable-http': 'http',
-  streamableHttp: 'http',
-  streamable_http: 'http',
-  remote: 'http',
-  sse: 'sse',
-  builtin: 'own',
-  platform: 'own',
-  frontend: 'own',
-  inline_python: 'own',
-  sdk: 'own',
-} as const;
-
-const TYPE_NAMES = [
-  'stdio',
-  'http',
-  'sse',
-  'local',
-  'streamable-http',
-  'streamableHttp',
-  'streamable_http',
-  'remote',
-] as const;
-const OWN_TYPE_NAMES = ['builtin', 'platform', 'frontend', 'inline_python', 'sdk'] as const;
+export const TYPES: ReadonlyMap<string, 'stdio' | 'http' | 'sse' | 'own'> = new Map([
+  ['stdio', 'stdio'],
+  ['http', 'http'],
+  ['sse', 'sse'],
+  ['local', 'stdio'],
+  ['streamable-http', 'http'],
+  ['streamableHttp', 'http'],
+  ['streamable_http', 'http'],
+  ['remote', 'http'],
+  ['builtin', 'own'],
+  ['platform', 'own'],
+  ['frontend', 'own'],
+  ['inline_python', 'own'],
+  ['sdk', 'own'],
+]);
 
 const HOST = 'expected a host such as "login.example.com" or "*.example.com"';
 
@@ -75,7 +63,7 @@ const ignored = () => z.unknown().optional().describe("A client's own setting. A
 /** Settings in our own spelling. */
 const OWN = {
   type: z
-    .enum([...TYPE_NAMES, ...OWN_TYPE_NAMES], {
+    .enum([...TYPES.keys()], {
       error: 'expected one of "stdio", "http", "sse"; MCP over WebSocket is not supported',
     })
     .optional()

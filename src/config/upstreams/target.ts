@@ -42,7 +42,7 @@ export const UNUSABLE_URL = 'http://unusable.invalid/';
 
 /** Returns the target of an entry, in our spelling or a client's. */
 export function targetOf({ entry, unexpanded }: CheckedEntry, places: Places): TargetOf {
-  const type = entry.type === undefined ? undefined : TYPES[entry.type];
+  const type = entry.type === undefined ? undefined : TYPES.get(entry.type);
   if (type === 'own') return { leftOut: `a client carries out type "${String(entry.type)}" itself; left out` };
   if (entry.source === 'extension' && entry.command === undefined) {
     return { leftOut: 'its program comes from an extension of the editor; left out' };
