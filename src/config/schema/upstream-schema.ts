@@ -58,6 +58,7 @@ const seconds = (what: string) =>
     .positive({ error: 'expected a number of seconds' })
     .optional()
     .describe(what);
+const milliseconds = (what: string) => z.number().positive().optional().describe(what);
 const ignored = () => z.unknown().optional().describe("A client's own setting. Accepted and ignored.");
 
 /** Settings in our own spelling. */
@@ -237,16 +238,8 @@ const SYNONYMS = {
         'In the file of OpenCode, `timeouts.start`.',
     ),
   startup_timeout_sec: seconds('`timeouts.start` in seconds, as Codex spells it.'),
-  startup_timeout_ms: z
-    .number()
-    .positive()
-    .optional()
-    .describe('`timeouts.start` in milliseconds, as Codex spells it.'),
-  connectionTimeout: z
-    .number()
-    .positive()
-    .optional()
-    .describe('`timeouts.start` in milliseconds, as Continue spells it.'),
+  startup_timeout_ms: milliseconds('`timeouts.start` in milliseconds, as Codex spells it.'),
+  connectionTimeout: milliseconds('`timeouts.start` in milliseconds, as Continue spells it.'),
   tool_timeout_sec: seconds('`timeouts.call` in seconds, as Codex spells it.'),
   enabled_tools: tools('`includeTools`, as Codex spells it.'),
   disabled_tools: tools('`excludeTools`, as Codex spells it.'),

@@ -1,6 +1,7 @@
 import { COMMAND } from '../../command-name.ts';
 import { LIMITS } from '../../limits.ts';
 import { LockFileError } from '../../lock/lock-file.ts';
+import { resultOrError } from '../../thrown.ts';
 import { type OnChange, pinsOf } from '../../lock/pins.ts';
 import type { Config, LockConfig } from '../values/config.ts';
 import { CALLERS_LISTS, hasCallersLists, type UpstreamConfig } from '../values/upstream-config.ts';
@@ -8,7 +9,7 @@ import type { ConfigFiles } from '../files/config-files.ts';
 import { fileProblemText } from '../files/ordinary-file.ts';
 import type { Document } from '../document/document.ts';
 import type { Faults } from '../document/faults.ts';
-import type { Problem } from '../document/problem.ts';
+import { type Problem, problemOfWhole } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { placeOf, type UpstreamMap } from '../upstreams/client-file.ts';
 
@@ -29,13 +30,17 @@ export function readLock(
   faults: Faults,
 ): LockConfig | undefined {
   const onChange = settings?.onChange ?? 'warn';
-  try {
-    const text = readText(files, file);
-    if (text !== undefined) return { file, onChange, pins: pinsOf(text) };
-  } catch (thrown) {
-    if (!(thrown instanceof LockFileError)) throw thrown;
-    const { message, line, column } = thrown;
+  const found = files.get(file, LIMITS.configLockBytes);
+  if (found.kind === 'found') {
+    const pins = resultOrError(LockFileError, () => pinsOf(found.bytes.toString('utf8')));
+    if (!(pins instanceof LockFileError)) return { file, onChange, pins };
+    const { message, line, column } = pins;
     faults.problems.push({ file, line, column, key: '', message });
+    return undefined;
+  }
+  if (found.kind !== 'failed' || found.code !== 'ENOENT') {
+    const step = found.kind === 'not-ordinary' ? '; set gateway.lock.file to a file' : '';
+    faults.problems.push(problemOfWhole(file, `${fileProblemText(found)}${step}`));
     return undefined;
   }
   // A file without pins would say nothing.
@@ -46,15 +51,6 @@ export function readLock(
   const path = settings === undefined ? ['gateway'] : ['gateway', 'lock'];
   faults[isEnforced ? 'refuse' : 'warn'](path, `there is no lock file ${file}; write it with "${COMMAND} lock"`);
   return undefined;
-}
-
-/** Returns the text of the file; undefined if there is none. @throws {LockFileError} if it cannot be read. */
-function readText(files: ConfigFiles, file: string): string | undefined {
-  const found = files.get(file, LIMITS.configLockBytes);
-  if (found.kind === 'found') return found.bytes.toString('utf8');
-  if (found.kind === 'failed' && found.code === 'ENOENT') return undefined;
-  const step = found.kind === 'not-ordinary' ? '; set gateway.lock.file to a file' : '';
-  throw new LockFileError(`${fileProblemText(found)}${step}`);
 }
 
 /** Returns the reaction to a definition of an upstream that differs from the lock; undefined if nothing of it is pinned. */
