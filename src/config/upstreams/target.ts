@@ -6,6 +6,7 @@ import type { Places } from '../document/places.ts';
 import { refusedKey, unusedKeys } from './misplaced.ts';
 import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl, portFault } from '../schema/address.ts';
+import { HEADER_NAME, HEADER_VALUE } from '../schema/otlp-schema.ts';
 import { authOf } from '../schema/credentials-schema.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
@@ -29,7 +30,6 @@ type Values = Readonly<Record<string, string | null>>;
 
 /** Headers that the protocol decides, and that many configs have for other clients. */
 const USUAL_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type']);
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 const NO_MEMORY_LIMIT = { key: 'processLimits', message: '"memory" has no effect on this system: it needs Linux' };
 const URL_OF_GEMINI = {
@@ -196,13 +196,13 @@ function http(
     else headers['Authorization'] = `Bearer ${token}`;
   }
   for (const [name, value] of Object.entries(headers)) {
-    if (!TOKEN.test(name))
+    if (!HEADER_NAME.test(name))
       return { fault: { key: 'headers', message: `${JSON.stringify(name)} cannot name a header` } };
     const lower = name.toLowerCase();
     if (RESERVED_HEADERS.has(lower) && !USUAL_HEADERS.has(lower)) {
       warnings.push({ key: 'headers', message: `"${name}" has no effect: the protocol decides it` });
     }
-    if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
+    if (!HEADER_VALUE.test(value)) {
       reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
     }
   }
