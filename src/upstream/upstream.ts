@@ -279,6 +279,8 @@ export class Upstream<Context, User extends LinkUser> {
       const placeIn = (era: Era) => discoveryPlace(this.#scope(era), capabilityKey, audience);
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, placeIn };
       link = await this.#getLink(need);
+      // It is not idle while its server is asked.
+      link.usedMs = performance.now();
       // The listing of a new process begins in the turn of its opening, before a client can adopt the process.
       const checking = this.#checks.beforeListing(link);
       if (checking !== undefined && (await checking)) link = await this.#getLink(need);

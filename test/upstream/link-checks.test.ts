@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../src/errors.ts';
+import type { Link } from '../../src/gateway/exchange/connection-holder.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { GatewayParts } from '../support/gateway-parts.ts';
 import { memoryUpstream, result, type MemoryUpstream } from '../support/memory-upstream.ts';
@@ -123,4 +124,37 @@ test('an answer over an old connection says nothing about one that was opened si
   answer.resolve(503);
   await asked(server.memory, 1);
   assert.equal(server.phase(), 'degraded');
+});
+
+// REL-10
+test('a connection is in use while its server is asked before a listing', TIMEOUT, async () => {
+  let starting: Promise<void> = Promise.resolve();
+  const memory = memoryUpstream({
+    start: () => starting,
+    notification: (peer) => peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'),
+  });
+  const start: typeof memory.start = async (...args) => ({ ...(await memory.start(...args)), mayKeepState: false });
+  const links: Link[] = [];
+  const onNotification = (link: Link) => {
+    link.hasReportedChange = true;
+    links.push(link);
+  };
+  const at = new GatewayParts({ up: { memory: { ...memory, start }, target: REMOTE } }, { onNotification });
+  await using _ = at;
+  const upstream = at.upstream('up');
+  await upstream.link(at.session().session);
+  const { session } = at.session({ capabilities: { elicitation: {} } });
+  await upstream.refresh('legacy', session, '');
+  const link = links.find(({ place }) => place.purpose === 'discovery');
+  assert.ok(link !== undefined);
+  link.usedMs -= 11_000;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  starting = promise;
+  const starts = memory.starts;
+  const listing = upstream.refresh('legacy', session, '');
+  await memory.until(() => memory.starts > starts || undefined);
+  upstream.closeIdleLinks(performance.now());
+  resolve();
+  await listing;
+  assert.equal(link.connection.isClosed, false);
 });
