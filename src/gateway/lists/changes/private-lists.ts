@@ -66,7 +66,8 @@ export class PrivateLists {
       onListed(link, outcome.isOwn ? 'differs' : 'equal');
       return outcome.isChanged;
     } catch (thrown) {
-      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+      // A connection that was lost has a line of its own in the log.
+      if (!link.connection.isClosed) log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
       onListed(link, 'failed');
       return true;
     }

@@ -303,3 +303,26 @@ test('a change that is reported during a listing that fails is read afterwards',
   assert.deepEqual(outcomes, ['failed', 'differs']);
   assert.equal(session.ownOffers.get('up')?.tools.length, 1);
 });
+
+test('the end of a session during a listing is not logged as a failure', TIMEOUT, async () => {
+  const memory = memoryUpstream({ hold: () => new Promise(() => undefined) });
+  await using at = new GatewayParts({ up: { memory } });
+  const outcomes: string[] = [];
+  const lists = new PrivateLists({
+    upstreams: at.upstreams,
+    offers: at.offers,
+    log: at.log,
+    refreshCatalog: () => undefined,
+    onLimit: () => undefined,
+    onListed: (_link, outcome) => outcomes.push(outcome),
+  });
+  const { session } = at.session();
+  lists.onChanged(await at.upstream('up').link(session));
+  await memory.until(() => memory.requests('tools/list')[0]);
+  at.upstream('up').releaseUser(session);
+  await waitUntil(() => outcomes.length === 1);
+  assert.deepEqual(
+    at.lines.filter((line) => line.includes('changed lists not fetched')),
+    [],
+  );
+});
