@@ -78,6 +78,11 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   isInitialized = false;
   /** The process that had the session before this one, and may have requests of it in flight. */
   former: Owner | undefined;
+  /**
+   * True if the client has had an event stream, or may have had one at an earlier process. Some clients do not open it again after its end, such
+   * as the Java SDK (2.1.0). While there is none, messages that wait go to the stream of the next request.
+   */
+  hadStream = false;
   readonly #questions = new Map<Id, PendingQuestion>();
   /**
    * Begins at a random number, so that an answer to a question from before a restart answers no question of this
@@ -197,6 +202,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   addExchange(exchange: Exchange): void {
     this.inFlight.set(idKey(exchange.request.id), exchange);
+    if (this.#sink !== undefined || !this.hadStream) return;
+    for (const text of this.#waiting.removeAll()) {
+      if (!exchange.sink.send(text)) this.#waiting.add(text);
+    }
   }
 
   removeExchange(exchange: Exchange): void {
@@ -223,6 +232,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     if (this.#sink === sink) {
       this.#sink = undefined;
       this.#hasReader = false;
+      this.hadStream = true;
     }
     this.usedMs = performance.now();
   }
@@ -236,7 +246,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return (exchange?.sink.send(text) ?? false) || (this.#sink?.send(text) ?? false);
   }
 
-  /** Sends a notification that belongs to no request. It waits until the client opens a stream. */
+  /** Sends a notification that belongs to no request. It waits until the client opens a stream; see also {@link hadStream}. */
   announce(method: string, params: RawObject | undefined): void {
     this.#queue(notificationText(method, params));
   }

@@ -248,6 +248,7 @@ export class Sessions {
     const caller: Caller = { principal, view, revision, capabilities: RawObject.parse(capabilities) };
     const session = await this.#make(id, key, ref, caller);
     session.isInitialized = true;
+    session.hadStream = true;
     session.attachments = await this.#attachmentsOf(session, record);
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     session.unresolved = new Map(record?.subscriptions?.map((uri) => [uri, undefined]));
