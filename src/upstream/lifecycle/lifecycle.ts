@@ -198,7 +198,8 @@ export function overall(legacy: Lifecycle, modern: Lifecycle): Lifecycle {
   const serving = [legacy, modern].find(isUp);
   if (serving === undefined) return isFailed(legacy) ? legacy : modern;
   const other = serving === legacy ? modern : legacy;
-  if (other.phase === 'starting') return serving;
+  // While the upstream is stopped, one era is stopped before the other.
+  if (other.phase === 'starting' || other.phase === 'stopped') return serving;
   const reason = isFailed(other)
     ? `for clients of the ${other === modern ? 'modern' : 'legacy'} era: ${other.reason}`
     : other.reason;

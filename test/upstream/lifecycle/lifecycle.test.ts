@@ -229,6 +229,8 @@ suite('state of an upstream with two eras', () => {
     { legacy: state('degraded', 'lost'), modern: state('ready'), phase: 'degraded', reason: 'lost' },
     { legacy: state('failed', 'gone'), modern: state('starting'), phase: 'failed', reason: 'gone' },
     { legacy: state('stopped'), modern: state('stopped'), phase: 'stopped', reason: undefined },
+    // Eras stop one after the other.
+    { legacy: state('stopped'), modern: state('ready'), phase: 'ready', reason: undefined },
   ] as const) {
     // N-40
     test(`legacy ${legacy.phase}, modern ${modern.phase}: ${phase}`, () => {
