@@ -21,6 +21,7 @@ import { UpstreamQuotas } from './quota/quotas.ts';
 import {
   type ClientFeatures,
   type CloseReason,
+  isIdle,
   isPrivate,
   type Link,
   type LinkUser,
@@ -463,11 +464,13 @@ export class Upstream<Context, User extends LinkUser> {
     if (record === undefined) return;
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
+    // Some servers forget a session after minutes without a request, such as those of the Rust SDK.
+    const isUnused = isForgotten && link.users.size === 0 && isIdle(link);
     const early = !link.hasAnsweredCall && !isForgotten;
     const isServing = this.#isServingIn(link.era);
     const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.isProcess, isServing };
-    this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
-    this.#log.warn({ err: error }, 'upstream connection lost');
+    if (!isUnused) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
+    this.#log[isUnused ? 'info' : 'warn']({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.
     void this.#links.close(record);
     this.#events.onLinkClosed(link, isForgotten ? 'forgotten' : 'crash');

@@ -51,6 +51,19 @@ test('a call refused for a lost session is sent once more, in a new session', TI
 });
 
 // REL-07
+test('a forgotten session that no client uses is opened again, and no problem', TIMEOUT, async () => {
+  const memory = after(undefined, 0);
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory, target } });
+  const client = await gateway.connect();
+  await client.result('tools/list');
+  const before = memory.requests('tools/list').length;
+  for (const peer of memory.open) peer.end(FORGOTTEN());
+  assert.partialDeepStrictEqual(upstreamStatuses(gateway.core), [{ state: 'ready' }]);
+  await memory.until(() => memory.requests('tools/list')[before]);
+});
+
+// REL-07
 test('a call refused twice for a lost session is not sent a third time', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     peer.fail(id, REFUSED());
