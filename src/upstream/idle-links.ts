@@ -4,6 +4,7 @@ import { isIdle, isPrivate, type Link } from './link/link.ts';
 
 /** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
+const UNUSED_MS = 30_000;
 
 /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
 export function staysOpen(link: Link, { target, isolation }: UpstreamConfig): boolean {
@@ -29,8 +30,14 @@ export function closesWithUsers(link: Link, { isolation }: UpstreamConfig): bool
  */
 export function isExpired(link: Link, config: UpstreamConfig, hasServed: boolean, nowMs: number): boolean {
   const { idleMs } = config;
-  const limitMs = link.place.purpose === 'discovery' && hasServed ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
+  const isSoon = link.place.purpose === 'discovery' && (hasServed || link.capabilityKey !== '');
+  const limitMs = isSoon ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
   return isIdle(link) && nowMs - link.usedMs > limitMs && !staysOpen(link, config);
+}
+
+/** Returns whether nobody has used a link for a while. Some servers forget a session then, such as those of the Rust SDK after five minutes. */
+export function isUnused(link: Link, nowMs: number): boolean {
+  return link.users.size === 0 && isIdle(link) && nowMs - link.usedMs > UNUSED_MS;
 }
 
 /** Returns whether a link has no users, and may be closed to make room for another one. */

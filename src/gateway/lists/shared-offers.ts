@@ -41,6 +41,7 @@ export class SharedOffers {
   readonly #relisting = new Set<Promise<void>>();
   /** Of lists that were other ones than those of the other process, by upstream and key. */
   readonly #pauses = new Map<string, Pause>();
+  #isClosed = false;
 
   constructor(parts: SharedOffersParts) {
     this.#parts = parts;
@@ -71,6 +72,7 @@ export class SharedOffers {
 
   /** Reads no lists later. */
   close(): void {
+    this.#isClosed = true;
     for (const { timer } of this.#pauses.values()) clearTimeout(timer);
   }
 
@@ -94,6 +96,7 @@ export class SharedOffers {
     const pause = this.#pauses.get(nameOf(upstream, key));
     const restMs = replaces || pause === undefined ? 0 : pause.untilMs - performance.now();
     if (pause !== undefined && restMs > 0) {
+      if (this.#isClosed) return;
       pause.timer ??= setTimeout(() => {
         pause.timer = undefined;
         this.#read(upstream, key);
@@ -112,12 +115,15 @@ export class SharedOffers {
   /** Lists an upstream again. Never rejects. */
   async #relist(upstream: string, key: OfferKey): Promise<void> {
     const { offers, relist } = this.#parts;
-    await relist(upstream, key);
     const name = nameOf(upstream, key);
-    const offer = offers.exactOffer(upstream, key);
     const last = this.#pauses.get(name);
+    const before = offers.exactOffer(upstream, key);
+    await relist(upstream, key);
+    const offer = offers.exactOffer(upstream, key);
+    clearTimeout(this.#pauses.get(name)?.timer);
     this.#pauses.delete(name);
-    if (offer === undefined || offers.stored.isByOther(upstream, key, offer)) return;
+    // It cannot be read, or it has what the other process has found.
+    if (offer === undefined || offer === before || offers.stored.isByOther(upstream, key, offer)) return;
     const nowMs = performance.now();
     const isSoon = last !== undefined && nowMs < last.untilMs + LONGEST_PAUSE_MS;
     const pauseMs = isSoon ? Math.min(2 * last.pauseMs, LONGEST_PAUSE_MS) : FIRST_PAUSE_MS;

@@ -81,7 +81,7 @@ export class ChangedLists {
     } catch (thrown) {
       this.#reported.delete(link);
       log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-      return true;
+      return offer() !== before;
     }
   }
 

@@ -17,7 +17,7 @@ const SHARED_MS = 5_000;
 interface Outcome {
   /** True if lists differ from those for all clients. */
   readonly isOwn: boolean;
-  /** True if lists differ from those that its clients have had, or cannot be read. */
+  /** True if lists differ from those that its clients have had. */
   readonly isChanged: boolean;
 }
 
@@ -69,7 +69,7 @@ export class PrivateLists {
       // A connection that was lost has a line of its own in the log.
       if (!link.connection.isClosed) log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
       onListed(link, 'failed');
-      return true;
+      return false;
     }
   }
 
@@ -102,7 +102,7 @@ export class PrivateLists {
     if (failure !== undefined) log.warn({ err: failure, upstream }, 'changed lists not fetched');
     await this.#nextTurn();
     if (link.connection.isClosed || link.isRetired) return AS_BEFORE;
-    const isChanged = failure !== undefined || before === undefined || !isSameOffer(before, offer);
+    const isChanged = before === undefined || !isSameOffer(before, offer);
     const differs = () => {
       const common = commonOffer();
       return common === undefined || !isSameOffer(common, offer);

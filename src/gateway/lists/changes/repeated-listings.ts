@@ -7,12 +7,12 @@ import type { Link } from '../../exchange/connection-holder.ts';
  */
 const PAUSE_MS = 1_000;
 /** The longest pause while the lists stay equal. Some servers start a program for each request, which reports its lists as changed. */
-const EQUAL_PAUSE_MS = 30_000;
-/** After so many equal listings, a report that comes during a listing leads to no other. */
+const EQUAL_PAUSE_MS = 10_000;
+/** After so many equal listings, a report that comes during a listing leads to one more, and reports during that one to no other. */
 const EQUAL_LISTINGS = 5;
 
 /**
- * Lists one link, and handles the outcome. Never rejects. Resolves with true if the lists are other ones than before, or cannot be read.
+ * Lists one link, and handles the outcome. Never rejects. Resolves with true if the lists are other ones than before.
  *
  * @param onBegin must run when the listing begins.
  */
@@ -22,14 +22,14 @@ type ListOnce = (link: Link, onBegin: () => void) => Promise<boolean>;
 interface Listed {
   readonly endMs: number;
   readonly pauseMs: number;
-  /** Listings with the same outcome, one after the other. */
+  /** Listings without a change, one soon after the other. */
   readonly equal: number;
 }
 
 /**
  * Lists links after they have reported changes, one listing of a link at a time. A report during or soon after a listing leads to one more,
  * after a pause of at least the length of the last one. The pause doubles each time, as some servers report a change whenever they are
- * listed. It grows to a second, or to 30 s while the lists stay equal. One that reports a change with each list is left alone then until it
+ * listed. It grows to a second, or to 10 s while the lists stay equal. One that reports a change with each list is left alone then until it
  * reports one at another time.
  */
 export class RepeatedListings {
@@ -51,9 +51,12 @@ export class RepeatedListings {
   /** Lists a link until no change is reported during a listing, also during one that fails. */
   async #listWhileChanged(link: Link): Promise<void> {
     let last = this.#last.get(link) ?? { endMs: -Infinity, pauseMs: 0, equal: 0 };
+    if (performance.now() - last.endMs > 2 * EQUAL_PAUSE_MS) last = { ...last, equal: 0 };
+    let isFinal = false;
     do {
       const sinceMs = performance.now() - last.endMs;
-      if (sinceMs < Math.min(PAUSE_MS, last.pauseMs)) await sleep(last.pauseMs - sinceMs, undefined, { ref: false });
+      const pauseMs = isFinal ? EQUAL_PAUSE_MS : last.pauseMs;
+      if (sinceMs < Math.min(PAUSE_MS, pauseMs)) await sleep(pauseMs - sinceMs, undefined, { ref: false });
       if (link.connection.isClosed) break;
       let begunMs = performance.now();
       const isChanged = await this.#list(link, () => {
@@ -63,10 +66,15 @@ export class RepeatedListings {
       const endMs = performance.now();
       const doubledMs = sinceMs < PAUSE_MS ? 2 * last.pauseMs : 1;
       const longestMs = isChanged ? PAUSE_MS : EQUAL_PAUSE_MS;
-      const pauseMs = Math.min(longestMs, Math.max(endMs - begunMs, doubledMs));
-      last = { endMs, pauseMs, equal: isChanged ? 0 : last.equal + 1 };
+      last = {
+        endMs,
+        pauseMs: Math.min(longestMs, Math.max(endMs - begunMs, doubledMs)),
+        equal: isChanged ? 0 : last.equal + 1,
+      };
       this.#last.set(link, last);
-    } while (this.#listing.get(link) === true && last.equal < EQUAL_LISTINGS);
+      if (isFinal && !isChanged) break;
+      isFinal = last.equal >= EQUAL_LISTINGS;
+    } while (this.#listing.get(link) === true);
     this.#listing.delete(link);
   }
 }

@@ -143,7 +143,7 @@ for (const isolation of ISOLATIONS) {
     isChanging = false;
     await listedIn(60_000);
     const rarely = await listedIn(60_000);
-    assert.ok(rarely >= 1 && rarely <= 3, `${rarely} listings in a minute, as the lists stay equal`);
+    assert.ok(rarely >= 4 && rarely <= 7, `${rarely} listings in a minute, as the lists stay equal`);
     isChanging = true;
     await listedIn(40_000);
     assert.ok((await listedIn(4_000)) >= 2, 'once a second again after a change');
@@ -203,6 +203,40 @@ test('a server that reports a change with each equal list is left alone', TIMEOU
   tools = ['one', 'two'];
   report();
   await passMinute();
+  assert.equal(at.offers.exactOffer('up', link)?.tools.length, 2);
+});
+
+test('a change reported during a listing is read, however many reports came before', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let tools = ['one'];
+  let onListed = () => {};
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true }, prompts: { listChanged: true } },
+    listsOf: () => ({ tools: tools.map(tool) }),
+    hold: async (_peer, { method }) => {
+      if (method !== 'prompts/list') return;
+      await nextTurn();
+      onListed();
+    },
+  });
+  const { at, changed } = listing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const link = await at.upstream('up').link(at.session().session);
+  const report = async (waitMs: number) => {
+    changed.onReported(link, 'tools');
+    for (let passed = 0; passed < 2; passed++) {
+      for (let turn = 0; turn < 50; turn++) await nextTurn();
+      time.pass(waitMs / 2);
+    }
+    for (let turn = 0; turn < 50; turn++) await nextTurn();
+  };
+  for (let times = 0; times < 7; times++) await report(times < 4 ? 1_500 : 3_600_000);
+  onListed = () => {
+    onListed = () => {};
+    tools = ['one', 'two'];
+    changed.onReported(link, 'tools');
+  };
+  await report(30_000);
   assert.equal(at.offers.exactOffer('up', link)?.tools.length, 2);
 });
 
