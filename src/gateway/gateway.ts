@@ -200,6 +200,9 @@ export class Gateway implements Front {
       answer = this.#parts.recorder.fail(thrown, { request, principal: client.caller.principal, span });
     }
     if (exchange !== undefined) session.removeExchange(exchange);
+    // A stream would take the place of an HTTP response that asks for further scopes.
+    const isChallenge = answer.kind === 'error' && answer.scopes !== undefined;
+    if (exchange?.isCancelledByClient === false && !isChallenge) session.sendWaiting(exchange);
     session.usedMs = performance.now();
     const durationMs = session.usedMs - startedMs;
     const answered = { caller: client.caller, describedBy: session.caller, holder: session, request, exchange };

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Config } from '../../src/config/values/config.ts';
+import { Session } from '../../src/gateway/clients/session.ts';
 import { answerText, readAnswer } from '../../src/gateway/exchange/answer-text.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';
@@ -92,6 +93,21 @@ test('a stream of updates has what its own token allows, whatever is listed', TI
   await client.waitForMessage('notifications/resources/updated');
   for (const stream of [wide, narrow]) stream.call.close();
   await Promise.all([wide.reply, narrow.reply]);
+});
+
+// P-009
+test('a request that lacks a scope is challenged before messages that wait are sent', TIMEOUT, async () => {
+  await using at = await place();
+  const client = await at.gateway.connect({ principal: NARROW, listens: false });
+  const { session } = client;
+  const sink = client.sink(client.listened);
+  session.setSink(sink, NARROW);
+  session.removeSink(sink);
+  Session.from(session).announce('notifications/tools/list_changed', undefined);
+  const refused = await client.request('tools/call', toolCall('up__write'));
+  assert.ok(refused.answer.kind === 'error' && refused.answer.scopes !== undefined);
+  const answered = await client.request('ping');
+  assert.deepEqual([refused.messages.length, answered.messages.length], [0, 1]);
 });
 
 // P-009

@@ -80,7 +80,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   former: Owner | undefined;
   /**
    * True if the client has had an event stream, or may have had one at an earlier process. Some clients do not open it again after its end, such
-   * as the Java SDK (2.1.0). While there is none, messages that wait go to the stream of the next request.
+   * as the Java SDK (2.1.0). While there is none, messages that wait go before the answer of the next request.
    */
   hadStream = false;
   readonly #questions = new Map<Id, PendingQuestion>();
@@ -202,9 +202,16 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   addExchange(exchange: Exchange): void {
     this.inFlight.set(idKey(exchange.request.id), exchange);
-    if (this.#sink !== undefined || !this.hadStream) return;
+  }
+
+  /**
+   * Sends the messages that wait before the answer of a request, if there is no stream; see {@link hadStream}. They are for the current principal:
+   * another request may have brought other claims.
+   */
+  sendWaiting({ client, sink }: Exchange): void {
+    if (this.#sink !== undefined || !this.hadStream || client.caller.principal !== this.caller.principal) return;
     for (const text of this.#waiting.removeAll()) {
-      if (!exchange.sink.send(text)) this.#waiting.add(text);
+      if (!sink.send(text)) this.#waiting.add(text);
     }
   }
 
