@@ -21,7 +21,6 @@ import { UpstreamQuotas } from './quota/quotas.ts';
 import {
   type ClientFeatures,
   type CloseReason,
-  isIdle,
   isPrivate,
   type Link,
   type LinkUser,
@@ -29,7 +28,7 @@ import {
 } from './link/link.ts';
 import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
-import { closesWithUsers, isExpired, isSpare, staysOpen } from './idle-links.ts';
+import { closesWithUsers, isExpired, isSpare, isUnused, staysOpen } from './idle-links.ts';
 import { type LinkNeed, type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { SingleRuns } from './single-runs.ts';
@@ -464,13 +463,12 @@ export class Upstream<Context, User extends LinkUser> {
     if (record === undefined) return;
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
-    // Some servers forget a session after minutes without a request, such as those of the Rust SDK.
-    const isUnused = isForgotten && link.users.size === 0 && isIdle(link);
+    const isNoProblem = isForgotten && isUnused(link, performance.now());
     const early = !link.hasAnsweredCall && !isForgotten;
     const isServing = this.#isServingIn(link.era);
     const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.isProcess, isServing };
-    if (!isUnused) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
-    this.#log[isUnused ? 'info' : 'warn']({ err: error }, 'upstream connection lost');
+    if (!isNoProblem) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
+    this.#log[isNoProblem ? 'info' : 'warn']({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.
     void this.#links.close(record);
     this.#events.onLinkClosed(link, isForgotten ? 'forgotten' : 'crash');
