@@ -247,7 +247,8 @@ class AccessReader {
     for (const [index, test] of tests.entries()) {
       const path = [...BASE, 'tests', index];
       const upstream = this.#upstream([...path, 'upstream'], test.upstream);
-      const endpoint = this.#endpoint([...path, 'endpoint'], test.endpoint);
+      const endpoint = this.#faults.resolve([...path, 'endpoint'], 'endpoint', test.endpoint, this.#names.views);
+      if (endpoint === undefined) continue;
       const failure = failureOf(policy, this.#principalOf(test), test, endpoint, upstream);
       if (failure !== undefined) this.#faults.refuse(path, failure);
     }

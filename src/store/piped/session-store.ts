@@ -12,12 +12,18 @@ export interface PipedSessionStoreParts extends Fencing {
 export function pipedSessionStore({ calls, ...fencing }: PipedSessionStoreParts): SessionStore {
   const parent = remoteStore(calls, STORES.sessions);
   let failure: string | undefined;
-  const setFailure = (why: string | undefined): void => {
+  let isTold = false;
+  calls.serve(STORE_NOTICES.stateFailure, async (why) => {
+    isTold = true;
     failure = why;
-  };
-  calls.serve(STORE_NOTICES.stateFailure, async (why) => setFailure(why));
-  // It may have begun before this process.
-  calls.call(STATE_FAILURE, undefined).then(setFailure, () => undefined);
+  });
+  // It may have begun before this process. A notice that arrives with the reply is newer.
+  calls.call(STATE_FAILURE, undefined).then(
+    (why) => {
+      if (!isTold) failure = why;
+    },
+    () => undefined,
+  );
   return {
     ...parent,
     get failure() {

@@ -69,8 +69,9 @@ export function stderrDestination(onRecovered: (dropped: number) => void): LogDe
       setTimeout(() => destination.flush(), retryMs).unref();
       retryMs = Math.min(2 * retryMs, FLUSH_MS);
     } else {
-      // The terminal or the reader of the pipe is gone. There is nowhere to report it, and no reason to exit.
+      // The terminal or the reader of the pipe is gone, or a disk is full. There is nowhere to report it, and no reason to exit.
       isGone = true;
+      flushSoon();
     }
   });
   const flushSync = destination.flushSync.bind(destination);

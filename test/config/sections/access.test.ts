@@ -27,6 +27,11 @@ const CASES = [
     expected: /:7:\d+ gateway\.access\.grants\[0\]\.endpoints\[0\]: no such endpoint.*\/mcp\/github/,
   },
   {
+    what: 'an unknown endpoint of a test',
+    access: `    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], anyone: true, endpoints: [/mcp] }]\n    tests: [{ as: { key: a }, tool: x, upstream: github, endpoint: /mcp/gihub, expect: deny }]\n`,
+    expected: /gateway\.access\.tests\[0\]\.endpoint: no such endpoint.*\/mcp\/github/,
+  },
+  {
     what: 'an unknown key',
     access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], keys: [nobody] }]\n',
     expected: /:7:\d+ gateway\.access\.grants\[0\]\.keys\[0\]: no such API key/,

@@ -224,7 +224,8 @@ test('equal elicitation ids of two upstreams are distinct for the client', TIMEO
   const complete = await client.waitForMessage('notifications/elicitation/complete');
   assert.ok(complete.kind === 'notification');
   assert.equal(complete.params?.string('elicitationId'), 'up:e1');
-  assert.deepEqual(other.listened, []);
+  // A list may have been read after it began.
+  assert.ok(other.listened.every((each) => 'method' in each && each.method === 'notifications/tools/list_changed'));
 });
 
 // SEC-38
