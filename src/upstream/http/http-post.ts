@@ -18,6 +18,8 @@ export interface UpstreamPostHandler {
   /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
   onText(post: UpstreamPost, text: string): void;
   onDone(post: UpstreamPost): void;
+  /** Returns whether the server has a stream of its own. On it, some servers answer the requests that they have accepted with 202. */
+  mayAnswerElsewhere?(): boolean;
   /** The status is not 2xx. Returns whether the body is nevertheless the JSON-RPC answer to this request. */
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean;
   /** The event stream has ended before the answer, and can be resumed from `position`. Without this, the POST has failed then. */
@@ -27,6 +29,8 @@ export interface UpstreamPostHandler {
 
 /** Longest wait for the end of a response of which nothing is needed any more. If it ends, the socket can be reused. */
 const LINGER_MS = 1_000;
+
+const ACCEPTED = 202;
 
 type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'done';
 
@@ -42,6 +46,8 @@ export class UpstreamPost implements WireHandler {
   #hasEnded = false;
   /** True if the response has contained anything that does not belong to this request. */
   #isReuseBlocked = false;
+  /** True if the answer comes on the stream of the server, and not in this response. */
+  #isAnsweredElsewhere = false;
   /** True if the response has an unexpected JSON body, which may be the answer to another request. */
   #isUnexpectedBody = false;
   #body: ResponseBody | undefined;
@@ -128,8 +134,9 @@ export class UpstreamPost implements WireHandler {
     if (this.id === undefined) this.#linger();
     if (type === 'text/event-stream') {
       this.#readEvents();
-    } else if (!this.#wantsAnswer) {
+    } else if (!this.#wantsAnswer || (status === ACCEPTED && this.#handler.mayAnswerElsewhere?.() === true)) {
       this.#stage = 'ignored';
+      this.#isAnsweredElsewhere = this.#wantsAnswer;
       this.#isUnexpectedBody = type === 'application/json';
       return;
     } else if (type === 'application/json') {
@@ -188,7 +195,8 @@ export class UpstreamPost implements WireHandler {
         return;
       }
       case 'ignored':
-        this.#complete();
+        if (this.#awaitsOtherStream()) this.#release();
+        else this.#complete();
         return;
       case 'queued':
       case 'sent':
@@ -199,7 +207,8 @@ export class UpstreamPost implements WireHandler {
   onResponseError(_controller: WireController, thrown: Error): void {
     if (this.#isDone()) return;
     const refused = this.#refused;
-    if (this.#stage === 'events') this.#onEventStreamEnd(thrown);
+    if (this.#awaitsOtherStream()) this.#release();
+    else if (this.#stage === 'events') this.#onEventStreamEnd(thrown);
     else if (this.#stage === 'ignored') this.#end(() => this.#handler.onDone(this));
     else if (refused !== undefined) this.#end(() => this.#handler.onRefused(this, refused));
     else this.fail(wireFailure(this.#handler.options.upstream, thrown, this.#stage !== 'queued'));
@@ -286,6 +295,18 @@ export class UpstreamPost implements WireHandler {
 
   #protocolError(problem: string): GatewayError {
     return upstreamError('upstream-protocol', this.#handler.options.upstream, problem);
+  }
+
+  #awaitsOtherStream(): boolean {
+    return this.#isAnsweredElsewhere && !this.#isAnswered;
+  }
+
+  /** Gives the socket away, while the request is still in flight. */
+  #release(): void {
+    const controller = this.#controller;
+    this.#controller = undefined;
+    if (this.#isReuseBlocked) controller?.abort(this.#cancelledError());
+    this.#hasEnded = true;
   }
 
   #isDone(): boolean {

@@ -160,6 +160,11 @@ export class ReconnectingStream {
     else this.#timer = setTimeout(() => this.#open(), delayMs);
   }
 
+  /** True if the stream was closed or given up. Else it is open, or will be. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
   /** Ends the stream without further events. */
   close(): void {
     this.#isClosed = true;

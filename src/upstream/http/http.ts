@@ -152,6 +152,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     }
   }
 
+  mayAnswerElsewhere(): boolean {
+    return this.#serverStream?.isClosed === false;
+  }
+
   onText(post: UpstreamPost, text: string): void {
     this.#read(text, post);
   }

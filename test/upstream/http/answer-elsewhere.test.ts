@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { test } from 'node:test';
+import { connect, event, greeted, result, serve, stream, type Upstream } from '../../fixtures/servers/http-harness.ts';
+
+const LIMIT = { timeout: 120_000 };
+
+const bodies = [
+  { what: 'no body', type: undefined, body: '' },
+  { what: 'an empty object', type: 'application/json; charset=utf-8', body: '{}' },
+  { what: 'an empty JSON body', type: 'application/json', body: '' },
+];
+
+/** Serves a session with a GET stream, and passes each later request on to `accept`. */
+function serveStreams(
+  accept: (id: unknown, response: ServerResponse, events: ServerResponse) => void,
+): Promise<Upstream> {
+  let events: ServerResponse | undefined;
+  return serve((request, response) => {
+    if (request.method === 'GET') {
+      events = response;
+      stream(response, ': hi\n\n');
+    } else if (request.rpc !== 'tools/call') {
+      greeted(request, response);
+    } else if (events !== undefined) {
+      accept(request.id, response, events);
+    }
+  });
+}
+
+// As the Elixir servers of hermes_mcp 0.x.
+for (const { what, type, body } of bodies) {
+  test(`a request accepted with 202 and ${what} is answered on the GET stream`, LIMIT, async () => {
+    const accept = (response: ServerResponse) =>
+      response.writeHead(202, type === undefined ? {} : { 'content-type': type }).end(body);
+    await using server = await serveStreams((id, response, events) => {
+      if (id === 2) accept(response).once('close', () => events.write(event(result(id))));
+      else events.write(event(result(id)), () => accept(response));
+    });
+    await using peer = await connect(server.url);
+    await peer.greet('2025-06-18');
+    await server.received.find(({ method }) => method === 'GET');
+    for (const id of [2, 3]) {
+      peer.request(id, 'tools/call');
+      assert.deepEqual(await peer.answer(id), { kind: 'result', id: String(id), result: '{"ok":true}' });
+    }
+    assert.deepEqual(
+      peer.events.items.filter(({ kind }) => kind !== 'message'),
+      [],
+    );
+  });
+}
+
+test('without a GET stream, a request accepted with 202 fails at once', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') response.writeHead(405).end();
+    else if (!greeted(request, response)) response.writeHead(202).end();
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-06-18');
+  await server.received.find(({ method }) => method === 'GET');
+  peer.request(2, 'tools/call');
+  assert.match((await peer.failure(2)).message, /answered HTTP 202 without an answer/);
+});
