@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import type { MessageSink } from '../../gateway/front/front.ts';
-import { eventText, jsonEventText, retryText } from '../../protocol/framing/event-stream.ts';
+import { eventText, jsonEventText } from '../../protocol/framing/event-stream.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { ByteBudget } from '../memory/byte-budget.ts';
@@ -13,6 +13,10 @@ import type { EdgeTimers } from './edge-timers.ts';
 /** Delays after which a client should open the stream again that has been ended for now. */
 const MIN_REOPEN_MS = 100;
 const MAX_REOPEN_MS = 1_000;
+/** Delay after which a client should resume a stream that ended before its answer. */
+const RETRY_MS = 1_000;
+/** The HTTP client of Java. The Java SDK up to 2.0.1 ends a stream with an error at a line with `retry`. */
+const JAVA = 'Java-http-client/';
 /** A client that reads nothing for this long is disconnected. */
 export const STUCK_MS = 30_000;
 /** Maximum age of a connection. Only clients that still exist resume the stream. */
@@ -88,6 +92,7 @@ export class EventStream implements MessageSink {
   #seq = 0;
   /** True if an event id was written. Without one, a client cannot resume. */
   #isResumable = false;
+  #readsRetry = true;
   #isFinished = false;
   #writer: StreamWriter | undefined;
 
@@ -146,10 +151,10 @@ export class EventStream implements MessageSink {
     const maxAgeMs = this.kind === 'get' || isPriming ? MAX_AGE_MS : undefined;
     const writer: StreamWriter = openWriter(response, this.kind, this.#parts, { beforeWrite, onGone }, maxAgeMs);
     this.#writer = writer;
+    this.#readsRetry = response.req.headers['user-agent']?.startsWith(JAVA) !== true;
     if (afterSeq === undefined && isPriming) {
       this.#isResumable = true;
-      // No `retry`: the Java SDK up to 2.0.1 fails at that line, and other clients reconnect after a second without it.
-      response.write(eventText({ id: this.#eventId(0), data: '' }));
+      response.write(eventText({ id: this.#eventId(0), data: '', retryMs: this.#readsRetry ? RETRY_MS : undefined }));
     } else {
       response.flushHeaders();
     }
@@ -205,7 +210,7 @@ export class EventStream implements MessageSink {
   }
 
   #tellReopening(): void {
-    this.#writer?.comment(retryText(randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)));
+    if (this.#readsRetry) this.#writer?.comment(`retry: ${randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)}\n\n`);
   }
 
   #append(text: string): void {

@@ -1,6 +1,5 @@
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
-import { retryText } from '../../protocol/framing/event-stream.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import { type StreamEvent, textBytes } from './event-log.ts';
 
@@ -57,9 +56,6 @@ const IDEMPOTENT = new Set([
   'notifications/resources/list_changed',
   'notifications/resources/updated',
 ]);
-
-/** Delay after which a client should open a stream again whose connection was too old. */
-const RETRY_MS = 1_000;
 
 /** Queued memory of an event besides its text. */
 const ENTRY_BYTES = 160;
@@ -193,9 +189,9 @@ export class StreamWriter implements ByteHolder {
   }
 
   /** Ends the connection without the queued events. A blocked reader would keep it open. */
-  #disconnect(isBlocked: boolean, text = ''): void {
+  #disconnect(isBlocked: boolean): void {
     if (isBlocked) this.#out.destroy();
-    else this.#out.end(text);
+    else this.#out.end();
   }
 
   destroy(): void {
@@ -210,13 +206,13 @@ export class StreamWriter implements ByteHolder {
   /** Interrupts the connection at its maximum age. */
   sweep(nowMs: number): void {
     const { maxAgeMs } = this.#options;
-    if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.interrupt(retryText(RETRY_MS));
+    if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.interrupt();
   }
 
-  /** Ends the connection without the queued events, and with this text if the reader can take it. An end that waits for them goes on. */
-  interrupt(text = ''): void {
+  /** Ends the connection without the queued events. An end that waits for them goes on. */
+  interrupt(): void {
     if (this.#isEnding) return;
-    this.#disconnect(this.#isBlocked, text);
+    this.#disconnect(this.#isBlocked);
     this.#finish();
   }
 

@@ -7,11 +7,6 @@ import { createParser, type EventSourceParser } from 'eventsource-parser';
 /** An SSE comment: keeps a connection alive, and readers ignore it. */
 export const COMMENT = ':\n\n';
 
-/** Tells a reader how long to wait before it opens the stream again. */
-export function retryText(retryMs: number): string {
-  return `retry: ${retryMs}\n\n`;
-}
-
 /** The position of a reader in an event stream, from which it can resume. */
 export interface StreamPosition {
   /** Id of the last event with an id; empty before the first one, and after one that is too long. */
@@ -92,6 +87,7 @@ export interface EventFields {
   readonly event?: string | undefined;
   /** One line of text; empty for an event that carries only an id. */
   readonly data: string;
+  readonly retryMs?: number | undefined;
 }
 
 const EVENT_END = '\n\n';
@@ -132,7 +128,7 @@ function withData(head: string, data: string): string {
 }
 
 /** Returns the lines before the data. */
-function headOf({ id, event }: EventFields): string {
+function headOf({ id, event, retryMs }: EventFields): string {
   let text = '';
   if (id !== undefined) {
     if (!ID.test(id)) throw new TypeError('event id has characters outside A-Z a-z 0-9 _ . - or is too long');
@@ -141,6 +137,10 @@ function headOf({ id, event }: EventFields): string {
   if (event !== undefined) {
     if (!TYPE.test(event)) throw new TypeError('event type has characters outside A-Z a-z 0-9 _ - or is too long');
     text += `event: ${event}\n`;
+  }
+  if (retryMs !== undefined) {
+    if (!Number.isSafeInteger(retryMs) || retryMs < 0) throw new TypeError('retry must be a whole number of ms');
+    text += `retry: ${retryMs}\n`;
   }
   return text;
 }

@@ -117,7 +117,7 @@ test('a comment line of any length is skipped', () => {
 const texts = [
   { fields: { data: '{}' }, text: 'data: {}\n\n' },
   { fields: { event: 'message', data: '{}', id: 'a.1_b-2' }, text: 'id: a.1_b-2\nevent: message\ndata: {}\n\n' },
-  { fields: { id: '1', data: '' }, text: 'id: 1\ndata: \n\n' },
+  { fields: { id: '1', data: '', retryMs: 0 }, text: 'id: 1\nretry: 0\ndata: \n\n' },
 ];
 
 for (const { fields, text } of texts) {
@@ -136,6 +136,9 @@ const refused = [
   { data: '', id: 'x'.repeat(201) },
   { data: '', event: 'a\nb' },
   { data: '', event: '' },
+  { data: '', retryMs: 1.5 },
+  { data: '', retryMs: -1 },
+  { data: '', retryMs: Number.NaN },
 ];
 
 for (const fields of refused) {
