@@ -6,9 +6,11 @@ import { join } from 'node:path';
 import { portFault } from '../../config/schema/address.ts';
 import { EMPTY_OPTION, findConfigFile, isMissing } from '../../config/find-file.ts';
 import { gatewayDirsOf, stateRoot } from '../../config/state-dir.ts';
+import { ADMIN_PATH } from '../../operator/admin/routes.ts';
 import { type OperatorFile, readOperatorFile } from '../../store/disk/operator-file.ts';
 import type { AllowedOwners } from '../../store/disk/own-file.ts';
 import { CliError, EXIT } from './cli-error.ts';
+import { askPort, isOk } from './operator-port.ts';
 
 /** The command-line options that choose a running gateway. */
 export interface TargetOptions {
@@ -35,6 +37,9 @@ function keyIn(env: NodeJS.ProcessEnv): string | undefined {
 
 /** The state directories of the gateways that deploy/systemd/linkspan.service starts. Only root can have made it. */
 const SERVICE_STATE_ROOT = '/var/lib/linkspan/linkspan';
+
+/** The longest time for the answer of a gateway, if several may run. One that is slower counts as running. */
+const PROBE_MS = 2000;
 
 /**
  * Finds the running gateway: the one that the options name, else the one of the config file found here. Without both, it is the only one of
@@ -91,7 +96,7 @@ async function onlyOne(roots: readonly string[]): Promise<RunningGateway> {
   const files = await Promise.all(dirs.map((dir) => readOperatorFile(dir, 'any-for-root').catch(() => undefined)));
   const alive = files.filter((one) => one !== undefined).filter((one) => isAlive(one.pid));
   // A gateway whose state directory is here too has two files.
-  const [file, ...others] = new Map(alive.map((one) => [one.token, one])).values();
+  const [file, ...others] = await onlyRunning([...new Map(alive.map((one) => [one.token, one])).values()]);
   if (file === undefined) {
     throw new CliError(
       EXIT.unreachable,
@@ -114,6 +119,25 @@ async function read(stateDir: string, owners: AllowedOwners): Promise<OperatorFi
   } catch (thrown) {
     const message = messageOf(thrown);
     throw new CliError(EXIT.unauthorized, message, thrown);
+  }
+}
+
+/** Returns the files of gateways that run. One file is left as it is, so that a failure of its gateway has a message. */
+async function onlyRunning(files: readonly OperatorFile[]): Promise<readonly OperatorFile[]> {
+  if (files.length < 2) return files;
+  const answers = await Promise.all(files.map(mayRun));
+  return files.filter((_, index) => answers[index]);
+}
+
+/** Returns whether the gateway of a file may run. After a kill, another program may have its process number, and another gateway its port. */
+async function mayRun({ url, token }: OperatorFile): Promise<boolean> {
+  const headers = { Authorization: `Bearer ${token}` };
+  try {
+    const answer = await askPort(`${url}${ADMIN_PATH}/status`, { headers, signal: AbortSignal.timeout(PROBE_MS) });
+    answer.body.destroy();
+    return isOk(answer) || answer.status >= 500;
+  } catch (thrown) {
+    return !isCode(thrown, 'ECONNREFUSED');
   }
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { EXIT } from '../../../src/cli/operator/cli-error.ts';
 import { findGateway } from '../../../src/cli/operator/running-gateway.ts';
-import { writeOperatorFile } from '../../../src/store/disk/operator-file.ts';
+import { readOperatorFile, writeOperatorFile } from '../../../src/store/disk/operator-file.ts';
 import { runCli } from '../../support/cli.ts';
 import { startGateway } from '../../support/gateway.ts';
 
@@ -70,6 +70,25 @@ test('a gateway with its file in two state directories is the only one', BOUNDED
   };
   for (const name of ['own', 'abc']) await writeOperatorFile(join(root, 'linkspan', name), content);
   assert.equal((await findGateway({}, dir, { XDG_STATE_HOME: root }, join(root, 'none'))).token, 'token');
+});
+
+test('a file that a killed gateway left is not mistaken for a second gateway', BOUNDED, async () => {
+  const root = await mkdtemp(join(dir, 'killed-'));
+  await using gateway = await startGateway({ mcpServers: {} });
+  const own = await readOperatorFile(join(gateway.dir, 'state'));
+  assert.ok(own);
+  const left = { ...own, token: 'of-the-killed-one', pid: process.pid, configFile: '/killed' };
+  const files = { running: own, refused: { ...left, token: 'other', url: 'http://127.0.0.1:1' }, foreign: left };
+  for (const [name, content] of Object.entries(files)) await writeOperatorFile(join(root, 'linkspan', name), content);
+  const env = { XDG_STATE_HOME: root };
+  assert.equal((await findGateway({}, dir, env, join(root, 'none'))).token, own.token);
+
+  await using second = await startGateway({ mcpServers: {} });
+  const other = await readOperatorFile(join(second.dir, 'state'));
+  assert.ok(other);
+  await writeOperatorFile(join(root, 'linkspan', 'second'), other);
+  const both = /more than one gateway runs; choose one with --config: (?:(?!killed).)*$/;
+  await assert.rejects(findGateway({}, dir, env, join(root, 'none')), both);
 });
 
 test('root sees the status of a gateway that another user runs', AS_ROOT, async () => {
