@@ -7,6 +7,9 @@ import { createParser, type EventSourceParser } from 'eventsource-parser';
 /** An SSE comment: keeps a connection alive, and readers ignore it. */
 export const COMMENT = ':\n\n';
 
+/** The ways in which a blank line ends an event. */
+const BLANK_LINES = ['\n\n', '\n\r\n', '\r\r'];
+
 /** The position of a reader in an event stream, from which it can resume. */
 export interface StreamPosition {
   /** Id of the last event with an id; empty before the first one, and after one that is too long. */
@@ -32,6 +35,7 @@ export class EventTooLargeError extends Error {
 export class EventReader {
   readonly #parser: EventSourceParser;
   readonly #decoder = new StringDecoder('utf8');
+  readonly #limitChars: number;
   #pendingBytes = 0;
 
   /**
@@ -45,6 +49,7 @@ export class EventReader {
     onEvent: (type: string, data: string) => void,
     onLimit?: (limit: LimitName) => void,
   ) {
+    this.#limitChars = limitChars;
     this.#parser = createParser({
       maxBufferSize: limitChars,
       onId(id) {
@@ -70,15 +75,18 @@ export class EventReader {
     });
   }
 
-  /** Bytes since the last event, without comments: about the size of the unfinished one. */
+  /** Bytes since the last event, without comments: about the size of the unfinished one. The parser keeps no more than the limit. */
   get pendingBytes(): number {
-    return this.#pendingBytes;
+    return Math.min(this.#pendingBytes, this.#limitChars);
   }
 
   /** Parses the next bytes. @throws {EventTooLargeError} The reader cannot be used afterwards. */
   feed(chunk: Buffer): void {
+    const text = this.#decoder.write(chunk);
     this.#pendingBytes += chunk.length;
-    this.#parser.feed(this.#decoder.write(chunk));
+    this.#parser.feed(text);
+    // The parser does not report the end of an event without data.
+    if (BLANK_LINES.some((end) => text.endsWith(end))) this.#pendingBytes = 0;
   }
 }
 

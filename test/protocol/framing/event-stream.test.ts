@@ -149,6 +149,18 @@ for (const fields of refused) {
 }
 
 // SEC-27
+test('only what may belong to an unfinished event is pending, and never more than the limit', () => {
+  const pendingAfter = (text: string, times: number): number => {
+    const reader = new EventReader({ lastEventId: '', retryMs: undefined }, 1_000, () => undefined);
+    for (let n = 0; n < times; n++) reader.feed(Buffer.from(text));
+    return reader.pendingBytes;
+  };
+  const blank = [': ping\r\n\r\n', ': ping\n\n', 'event: ping\n\n', 'id: 7\r\rretry: 5\r\r', '\n\n\n'];
+  for (const text of blank) assert.equal(pendingAfter(text, 1_000), 0, JSON.stringify(text));
+  for (const text of ['x: y\n', 'xxxx']) assert.ok(pendingAfter(text, 1_000) <= 1_000, JSON.stringify(text));
+  assert.equal(pendingAfter('data: a', 1), 7);
+});
+
 test('any written event is read back as one equal event', () => {
   const corpus = [
     '',
