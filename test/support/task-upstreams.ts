@@ -29,9 +29,9 @@ function error(request: Request, value: object): string {
   return `{"jsonrpc":"2.0","id":${request.id},"error":${JSON.stringify(value)}}`;
 }
 
-function newTask(tasks: ScriptedTask[], flush: () => void): ScriptedTask {
+function newTask(tasks: ScriptedTask[], flush: () => void, id = `${SECRET}-${tasks.length + 1}`): ScriptedTask {
   const task: ScriptedTask = {
-    id: `${SECRET}-${tasks.length + 1}`,
+    id,
     status: 'working',
     result: undefined,
     error: undefined,
@@ -54,10 +54,12 @@ function unknown(peer: Peer, request: Request): void {
  * A server of 2025-11-25 with the tools `job` (always a task) and `either` (a task if the client asks for one).
  *
  * @param fail returns the error of a `tasks/…` request; undefined if it succeeds.
+ * @param id of its only task.
  */
 export function coreTaskUpstream(
   onTask: (task: ScriptedTask, peer: Peer) => void = () => undefined,
   fail: (peer: Peer, request: Request) => object | undefined = () => undefined,
+  id?: string,
 ): TaskUpstream {
   const tasks: ScriptedTask[] = [];
   const show = ({ id, status }: ScriptedTask) => ({ taskId: id, status, ...TIMES, ttl: 60_000, pollInterval: 10 });
@@ -77,10 +79,14 @@ export function coreTaskUpstream(
           return peer.send(error(request, { code: -32601, message: 'a task only' }));
         }
         let waiting: Request[] = [];
-        const task = newTask(tasks, () => {
-          for (const one of waiting) ended(peer, one, task);
-          waiting = [];
-        });
+        const task = newTask(
+          tasks,
+          () => {
+            for (const one of waiting) ended(peer, one, task);
+            waiting = [];
+          },
+          id,
+        );
         waits.set(task, (one) => waiting.push(one));
         peer.send(result(request, { task: show(task) }));
         return onTask(task, peer);

@@ -89,6 +89,8 @@ export class TaskCalls {
     const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, result, state) : undefined;
     if (created === undefined) hold(site, state, exchange, onLimit);
     const id = JSON.stringify(await this.#seal(exchange, site));
+    // The connection keeps the exchange as long as the task, and must not keep the arguments with it.
+    exchange.request = { ...exchange.request, params: undefined };
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());
     return { answer: { kind: 'result', result: named.toString() }, isTranslated: true };
   }

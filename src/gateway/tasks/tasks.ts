@@ -323,7 +323,8 @@ export class Tasks {
     if (answer?.kind === 'result') {
       return RawObject.parse(answer.result).with('taskId', JSON.stringify(known.id)).toString();
     }
-    if (answer !== undefined && known.holder === holder.key) await ids.remove(client.caller, known);
+    const isGone = answer?.kind === 'error' && isUnknownTask(answer.error);
+    if (isGone && known.holder === holder.key) await ids.remove(client.caller, known);
     return undefined;
   }
 }
@@ -369,10 +370,23 @@ function notAsked(state: RawObject, why: string): RawObject {
 function withId(answer: Answer, { task, id }: RequestedTask): Answer {
   if (answer.kind === 'error') {
     const { error } = answer;
-    const message = task === '' ? error.message : error.message.replaceAll(task, id);
-    return { kind: 'error', error: { ...error, message } };
+    return { kind: 'error', error: { ...error, message: renamed(error.message, task, id) } };
   }
   const result = RawObject.parse(answer.result);
   if (result.raw('taskId') === undefined && result.raw('status') === undefined) return answer;
   return { kind: 'result', result: result.with('taskId', JSON.stringify(id)).toString() };
+}
+
+/** Matches a character of a longer word or id. */
+const WORD = /[\w-]/;
+
+/** Returns a message with another id in the first place where the upstream's id is a word of its own. An id may be as short as a letter. */
+function renamed(message: string, task: string, id: string): string {
+  if (task === '') return message;
+  for (let at = message.indexOf(task); at >= 0; at = message.indexOf(task, at + task.length)) {
+    const end = at + task.length;
+    if (!WORD.test(message.charAt(at - 1)) && !WORD.test(message.charAt(end)))
+      return message.slice(0, at) + id + message.slice(end);
+  }
+  return message;
 }

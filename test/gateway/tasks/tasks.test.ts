@@ -186,6 +186,53 @@ test('a task of 2025-11-25 is reached with other capabilities than those of its 
 });
 
 // X-042
+test('an error names a task by its sealed id once, however short the id of the upstream', TIMEOUT, async () => {
+  let message = '';
+  const { memory } = coreTaskUpstream(undefined, () => ({ code: -32603, message }), 't');
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const { task } = await client.result('tools/call', { ...toolCall('up__job'), task: {} });
+  const { taskId } = Object(task);
+  const messages: [string, string][] = [
+    ['task t: the text t', `task ${taskId}: the text t`],
+    ['not t-2, tt or at, but "t"', `not t-2, tt or at, but "${taskId}"`],
+    ['t'.repeat(1_000), 't'.repeat(1_000)],
+  ];
+  for (const [sent, shown] of messages) {
+    message = sent;
+    const { answer } = await client.request('tasks/get', { taskId });
+    assert.equal(answer.kind === 'error' && answer.error.message, shown);
+  }
+});
+
+test('a task that its upstream cannot show for a moment is listed again', TIMEOUT, async () => {
+  let failure: object | undefined;
+  const { memory } = coreTaskUpstream(undefined, () => failure);
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', { ...toolCall('up__job'), task: {} });
+  const listed = async () => Object((await client.result('tasks/list'))['tasks']).length;
+  assert.equal(await listed(), 1);
+  failure = { code: -32603, message: 'busy' };
+  assert.equal(await listed(), 0);
+  failure = undefined;
+  assert.equal(await listed(), 1);
+  failure = { code: -32602, message: 'unknown' };
+  assert.equal(await listed(), 0);
+  failure = undefined;
+  assert.equal(await listed(), 0);
+});
+
+test('a running task keeps no arguments of its call', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', { ...toolCall('up__job', { text: 'x'.repeat(1_000) }), task: {} });
+  const links = [...(gateway.core.upstreams.get('up')?.links() ?? [])];
+  const kept = links.flatMap(({ tasks }) => [...tasks.values()]).map(({ owner }) => owner.request.params);
+  assert.deepEqual(kept, [undefined]);
+});
+
 test('a legacy client is asked by a modern task, and gets its outcome', TIMEOUT, async () => {
   const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
   const { memory, tasks } = extensionUpstream((task) =>
