@@ -209,13 +209,16 @@ export class HolderLinks {
   /** Restores the stored subscriptions of a session that its catalog leads to by now. Returns whether there are any. */
   bringBack(holder: ConnectionHolder): boolean {
     const added = addStored(holder);
-    for (const [uri, to] of added) {
-      const restore = () => this.#restorer.restore(holder, to.upstream);
-      const known = holder.linkPromises.get(to.upstream);
-      if (known === undefined) restore();
-      else known.then((link) => this.#resubscribe(link, holder, uri, to), restore);
-    }
+    for (const [uri, to] of added) this.#subscribeAgain(holder, uri, to);
     return added.size > 0;
+  }
+
+  /** Makes a subscription that a holder has on its link. One that opens makes all of them. */
+  #subscribeAgain(holder: ConnectionHolder, publishedUri: string, to: Subscription): void {
+    const open = () => this.#restorer.move(holder, to.upstream);
+    const known = holder.linkPromises.get(to.upstream);
+    if (known === undefined) open();
+    else known.then((link) => this.#resubscribe(link, holder, publishedUri, to), open);
   }
 
   /** Opens links to the upstreams where a restored session has subscriptions or a session, before its first call. */
@@ -274,7 +277,7 @@ export class HolderLinks {
     holder.unresolved?.delete(publishedUri);
     holder.subscriptions.set(detach(publishedUri), subscription);
     // The upstream was replaced before it answered.
-    if (link.isRetired) this.#restorer.move(holder, to.upstream);
+    if (link.isRetired) this.#subscribeAgain(holder, publishedUri, subscription);
     await resultWithin(this.#siblings.onSubscribed(holder, subscription), PREPARE_MS);
     return answer;
   }

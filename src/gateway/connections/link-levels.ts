@@ -20,9 +20,7 @@ export class LinkLevels {
 
   /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
   async set(link: Link, level = lowestLevel(link.users)): Promise<void> {
-    if (link.hello.capabilities.raw('logging') === undefined) return;
-    if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
-    if (level === undefined) return;
+    if (level === undefined || !keepsLevel(link)) return;
     link.logLevel = level;
     try {
       await this.#send(link, level);
@@ -38,8 +36,10 @@ export class LinkLevels {
 
   /** Lowers the log level of a link if a request wants log messages of a level that the link does not send. */
   async ensure(holder: ConnectionHolder, link: Link, level: Severity): Promise<void> {
-    if (holder.logLevel !== undefined && isWanted(level, holder.logLevel)) return;
-    holder.logLevel = level;
+    if (holder.logLevel === undefined || !isWanted(level, holder.logLevel)) holder.logLevel = level;
+    // A link that opened later, or while the level was set, may have another one.
+    const sends = link.logLevel !== undefined && isWanted(level, link.logLevel);
+    if (sends || !keepsLevel(link)) return;
     await resultWithin(this.set(link), PREPARE_MS);
   }
 
@@ -55,4 +55,9 @@ export class LinkLevels {
       if (level !== link.logLevel) void this.set(link, level);
     }
   }
+}
+
+/** Returns whether an upstream has a log level for each link. */
+function keepsLevel({ hello, era }: Link): boolean {
+  return hello.capabilities.raw('logging') !== undefined && UPSTREAM_DIALECTS[era].keepsClientState;
 }

@@ -310,12 +310,12 @@ test('a link has the lowest level of its users before its first use', TIMEOUT, a
   answered.resolve();
   const link = await opening;
   await links.open(group, 'up');
-  // The level of a request is sent if it is lower than the one of its group.
+  // The level of a request is sent if it is lower than the one of the link.
   for (const level of ['error', 'warning', 'error'] as const) await links.levels.ensure(group, link, level);
-  assert.deepEqual(levels(), ['debug', 'debug', 'debug', 'debug']);
+  assert.deepEqual([levels(), group.logLevel], [['debug', 'debug'], 'warning']);
   links.releaseHolder(debug.session);
   await links.levels.setAll(plain.session);
-  assert.equal(levels()[4], 'info');
+  assert.equal(levels()[2], 'info');
 });
 
 test('an upstream without answers delays the first use of its link for a second', TIMEOUT, async (t) => {
@@ -437,6 +437,25 @@ test('a subscription whose upstream is replaced before its answer moves along', 
   await stream.until(() => stream.messages[0]);
   assert.deepEqual(uris(fresh.requests(SUBSCRIBE)), [URI]);
   assert.notEqual(await links.open(session, 'up'), link);
+  links.releaseHolder(session);
+  await stopped;
+});
+
+test('a subscription whose upstream is replaced moves along to a link that is there', TIMEOUT, async () => {
+  const old = holding(SUBSCRIBE);
+  const fresh = watched();
+  const { at, links } = linking({ up: { memory: old.memory } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  const subscribing = links.subscribe(session, `up+${URI}`, to());
+  const answer = await old.arrived();
+  const stopped = at.upstreams.replace(at.create('up', { memory: fresh }), 60_000);
+  links.onReplaced('up', [session]);
+  const link = await links.open(session, 'up');
+  answer();
+  assert.equal((await subscribing)?.kind, 'result');
+  await stream.until(() => stream.messages[0]);
+  assert.deepEqual([uris(fresh.requests(SUBSCRIBE)), [...link.subscribers.keys()]], [[URI], [URI]]);
   links.releaseHolder(session);
   await stopped;
 });

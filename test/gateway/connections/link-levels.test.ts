@@ -49,6 +49,38 @@ test('a request lowers the level of its group, and does not raise it', async () 
   assert.deepEqual([sent, group.logLevel], [['error', 'warning', 'debug'], 'debug']);
 });
 
+//
+test('a request lowers the level of each link that it uses', async () => {
+  const { at, levels, sent } = levelling(LOGGING);
+  await using _ = at;
+  const { group } = at.group();
+  const upstream = at.upstream('up');
+  const links = [
+    await upstream.link(group),
+    await at.create('other', { memory: memoryUpstream({ capabilities: LOGGING }) }).link(group),
+  ];
+  for (const link of [...links, ...links]) await levels.ensure(group, link, 'debug');
+  assert.deepEqual(
+    [sent, links.map(({ logLevel }) => logLevel)],
+    [
+      ['debug', 'debug'],
+      ['debug', 'debug'],
+    ],
+  );
+});
+
+test('a level that is set while a link is prepared reaches it with the next call', async () => {
+  const { at, levels, sent } = levelling(LOGGING);
+  await using _ = at;
+  const { session } = at.session({ logLevel: 'error' });
+  const link = await at.upstream('up').link(session);
+  await levels.set(link);
+  session.logLevel = 'debug';
+  await levels.setAll(session);
+  await levels.ensure(session, link, 'debug');
+  assert.deepEqual(sent, ['error', 'debug']);
+});
+
 test('an upstream without log messages gets no level', async () => {
   const { at, levels, sent } = levelling({});
   await using _ = at;
