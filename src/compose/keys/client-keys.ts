@@ -42,6 +42,8 @@ export class ClientKeys implements AsyncDisposable {
   #config: KeysConfig;
   #feed: KeyFeed | undefined;
   #current: ApiKeys;
+  /** The principals that had a key when all keys could be read last. */
+  #principals: ReadonlySet<string> = new Set();
 
   private constructor(config: KeysConfig, parts: ClientKeysParts) {
     this.#config = config;
@@ -121,7 +123,10 @@ export class ClientKeys implements AsyncDisposable {
     this.#feed = feed;
     this.#current = new ApiKeys(config.auth.apiKeys, feed?.keys, before);
     const { principals } = this.#current;
-    this.#parts.onChange(new Set([...before.principals].filter((key) => !principals.has(key))));
+    const had = this.#principals;
+    // Keys that cannot be read are refused, and not lost.
+    if (feed?.isRefusing !== true) this.#principals = principals;
+    this.#parts.onChange(new Set([...had].filter((key) => !this.#principals.has(key))));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -37,6 +37,7 @@ export class KeyFeed implements AsyncDisposable {
   /** True if another reading must follow the current one. */
   #isDue = false;
   #failure: string | undefined;
+  #isRefusing = false;
   #readMs = performance.now();
   readonly #uses = new Map<string, number>();
   readonly #storing: NodeJS.Timeout;
@@ -73,6 +74,11 @@ export class KeyFeed implements AsyncDisposable {
   /** The keys of the store as they were read last. */
   get keys(): readonly StoredKey[] {
     return this.#keys;
+  }
+
+  /** True while every key is refused because the store could not be read for too long. They may still be there. */
+  get isRefusing(): boolean {
+    return this.#isRefusing;
   }
 
   /** The failure to read the store, as a sentence; undefined while it can be read. */
@@ -124,8 +130,9 @@ export class KeyFeed implements AsyncDisposable {
     this.#readMs = performance.now();
     const hadFailed = this.#failure !== undefined;
     // A store may return the same list if nothing has changed.
-    const hasChanged = keys !== this.#keys && !isDeepStrictEqual(keys, this.#keys);
+    const hasChanged = this.#isRefusing || (keys !== this.#keys && !isDeepStrictEqual(keys, this.#keys));
     this.#failure = undefined;
+    this.#isRefusing = false;
     this.#keys = keys;
     if (!this.#isActive || (!hadFailed && !hasChanged)) return;
     metrics.countKeyReading('applied', keys.length);
@@ -154,6 +161,7 @@ export class KeyFeed implements AsyncDisposable {
     if (!this.#isExpired() || this.#keys.length === 0) return;
     log.error({ place: store.place, keepMs }, 'API keys could not be read for too long; all of them are refused');
     this.#keys = [];
+    this.#isRefusing = true;
     if (this.#isActive) onKeys([]);
   }
 

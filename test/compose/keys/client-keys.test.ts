@@ -7,8 +7,10 @@ import { after, before, test } from 'node:test';
 import { pino } from 'pino';
 import { ClientKeys, KEY_FILE_TIMES } from '../../../src/compose/keys/client-keys.ts';
 import type { AuthConfig } from '../../../src/config/values/config.ts';
+import type { ApiKeyStore, StoredKey } from '../../../src/store/api-key-store.ts';
 import { changeKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -26,7 +28,7 @@ async function fileOf(name: string, ...keys: readonly string[]): Promise<string>
   return file;
 }
 
-async function openKeys(auth: Partial<AuthConfig>) {
+async function openKeys(auth: Partial<AuthConfig>, shared?: ApiKeyStore) {
   const lost: string[][] = [];
   const configOf = (own: Partial<AuthConfig>) => ({
     auth: { jwt: [], apiKeys: [], ...own },
@@ -36,7 +38,7 @@ async function openKeys(auth: Partial<AuthConfig>) {
   const keys = await ClientKeys.open(configOf(auth), {
     metrics,
     log: pino({ level: 'silent' }),
-    shared: undefined,
+    shared,
     onChange: (principals) => lost.push([...principals]),
   });
   const accepted = (...names: readonly string[]) => names.filter((name) => keys.current.find(hash('sha256', name)));
@@ -124,3 +126,43 @@ test('keys that the config does not read any more are no failure to read', TIMEO
   assert.match(metrics, /^linkspan_api_key_last_read_successful 1$/m);
   assert.match(metrics, /^linkspan_api_keys 0$/m);
 });
+
+test(
+  'keys that Redis does not tell for ten minutes are refused, and lost only if it lacks them',
+  TIMEOUT,
+  async (t) => {
+    const time = stopTime(t);
+    let stored: readonly StoredKey[] | undefined = [keyOf('ann'), keyOf('ben')];
+    const shared: ApiKeyStore = {
+      place: 'Redis',
+      read: () => (stored === undefined ? Promise.reject(new Error('down')) : Promise.resolve(stored)),
+      change: () => Promise.resolve(),
+      watch: (onDue) => {
+        const polling = setInterval(onDue, 1_000);
+        return Promise.resolve({ [Symbol.dispose]: () => clearInterval(polling) });
+      },
+      lastUses: () => Promise.resolve(new Map()),
+      storeUses: () => Promise.resolve(),
+    };
+    const after = async (isDone: () => boolean) => {
+      await waitUntil(() => {
+        time.pass(10_000);
+        return isDone();
+      });
+    };
+    await using at = await openKeys({ keysInRedis: true }, shared);
+    for (const returned of [[keyOf('ben')], []]) {
+      const before = at.accepted('ann', 'ben');
+      stored = undefined;
+      await after(() => at.accepted('ann', 'ben').length === 0);
+      assert.deepEqual(at.lost.at(-1), [], 'they may be there still');
+      stored = returned;
+      await after(() => at.keys.failure === undefined);
+      const gone = before.filter((name) => !returned.some((one) => one.name === name));
+      assert.deepEqual(
+        at.lost.at(-1),
+        gone.map((name) => `key:${name}`),
+      );
+    }
+  },
+);
