@@ -74,6 +74,8 @@ export class AuditLog implements AuditWriter {
   #failure: unknown;
   #retryMs = FIRST_RETRY_MS;
   #timer: NodeJS.Timeout | undefined;
+  /** The wait of the timer in milliseconds. */
+  #timerMs = 0;
   #working: Promise<void> | undefined;
   #upkeptMs = 0;
   #isClosed = false;
@@ -215,11 +217,17 @@ export class AuditLog implements AuditWriter {
   }
 
   #wakeIn(ms: number): void {
-    if (this.#isClosed || this.#timer !== undefined || this.#working !== undefined) return;
-    this.#timer = setTimeout(() => this.#wake(), this.#failure === undefined ? ms : this.#retryMs).unref();
+    if (this.#isClosed || this.#working !== undefined) return;
+    const waitMs = this.#failure === undefined ? ms : this.#retryMs;
+    // A record does not wait for the upkeep.
+    if (this.#timer !== undefined && this.#timerMs <= waitMs) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#wake(), waitMs).unref();
+    this.#timerMs = waitMs;
   }
 
   #wake(): void {
+    if (this.#isClosed) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#working ??= this.#work().finally(() => {

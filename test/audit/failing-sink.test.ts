@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { GATHER_MS } from '../../src/audit/audit-log.ts';
 import { ChainWriter } from '../../src/audit/chain-writer.ts';
 import { stopTime } from '../support/stopped-time.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -71,6 +72,45 @@ test('a retry that is due while the log closes does not write beside it', BOUNDE
   free();
   await closing;
   assert.deepEqual([appends, together], [3, 1]);
+});
+
+test('a record that comes while the log closes begins no second write', BOUNDED, async () => {
+  let [writing, together] = [0, 0];
+  const { log, lines } = await memoryLog({
+    append: async () => {
+      together = Math.max(together, ++writing);
+      await sleep(20);
+      writing--;
+    },
+  });
+  const text = 'x'.repeat(250);
+  const event = { kind: 'request', name: text, label: text, client: text, upstream: text } as const;
+  for (let n = 0; n < 120; n++) log.record(event);
+  const closing = log.close();
+  log.record({ kind: 'request', name: 'late' });
+  await closing;
+  assert.equal(together, 1);
+  assert.equal(
+    lines.some((line) => line.includes('late')),
+    false,
+  );
+});
+
+test('records do not wait for the next head', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  let appended = 0;
+  const { log } = await memoryLog({ append: () => Promise.resolve(void appended++) });
+  for (let written = 1; written < 4; written++) {
+    log.record({ kind: 'request' });
+    let passedMs = 0;
+    await waitUntil(() => {
+      time.pass(GATHER_MS);
+      passedMs += GATHER_MS;
+      return appended > written;
+    });
+    assert.ok(passedMs < 10 * GATHER_MS, `written after ${passedMs} ms`);
+  }
+  await log.close();
 });
 
 test('a file begins with its record, though the sink failed after it was there', BOUNDED, async () => {
