@@ -104,12 +104,14 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   onLists(upstream: string, key: OfferKey, offer: Offer, isWhole: boolean): void {
     const { offers, changedLists } = this.#parts;
     const isStart = offers.ageMs(upstream, key) === undefined;
+    const wasKnown = offers.exactOffer(upstream, key) !== undefined;
     const isChanged = offers.update(upstream, key, offer, isWhole);
     if ((isChanged || isStart) && key.audience === '') this.#logLists(upstream, key, offer);
     // Problems of lists that were read from disk are not in this process's log yet.
     if (isChanged || isStart) this.#changes.add(upstream, key.era, isStart);
     if (isChanged) this.#announcePinned(upstream);
-    if (isChanged && key.capabilityKey === '') void changedLists.refreshVariants(upstream, key);
+    // First lists are no sign that others have changed.
+    if (isChanged && wasKnown && key.capabilityKey === '') void changedLists.refreshVariants(upstream, key);
   }
 
   /**

@@ -280,6 +280,17 @@ test('lists for capabilities that no client has any more are removed, others rea
   assert.deepEqual([asked, memory.requests('tools/list').length], [[false, true], 2]);
 });
 
+test('the first client without capabilities leaves the lists of other clients alone', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [tool('a')] } });
+  await using gateway = await testCore({ up: { memory } });
+  for (const capabilities of [{ elicitation: {} }, {}, { elicitation: {} }]) {
+    const client = await gateway.connect({ capabilities });
+    await client.result('tools/list');
+    await gateway.core.gateway.endSession(client.session);
+  }
+  assert.equal(memory.requests('tools/list').length, 2);
+});
+
 test('a client hears only of lists that differ, and of none before it is ready', TIMEOUT, async () => {
   const { at, changed, changesOf } = listing({ up: { memory: memoryUpstream({}) } });
   await using _ = at;
