@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import type { RevisionFeatures } from '../../protocol/revisions.ts';
 import { usesTools } from '../../protocol/sampling.ts';
 
@@ -89,4 +90,11 @@ export function declaresAll(declared: RawObject, wanted: unknown): boolean {
 export function canBeAsked(clientCapabilities: RawObject, method: string, params: RawObject): boolean {
   const needed = capabilitiesNeededFor(method, params);
   return needed !== undefined && declaresAll(clientCapabilities, needed);
+}
+
+/** Returns the code with which a client refuses a server request that it cannot receive: it lacks the method, or only a part of it. */
+export function refusalCode(clientCapabilities: RawObject, method: string): number {
+  const features = Object.keys(capabilitiesNeededFor(method, RawObject.EMPTY) ?? {});
+  const isKnown = features.every((feature) => clientCapabilities.raw(feature) !== undefined);
+  return isKnown ? RPC.invalidParams : RPC.methodNotFound;
 }

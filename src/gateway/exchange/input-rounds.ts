@@ -7,7 +7,7 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
 import { upgradeServerRequest } from '../../protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../protocol/revisions.ts';
-import { canBeAsked } from './client-capabilities.ts';
+import { canBeAsked, refusalCode } from './client-capabilities.ts';
 import type { ClientQuestion } from './client-question.ts';
 
 /** Questions within this time are part of the same round. */
@@ -127,7 +127,9 @@ export class InputRounds {
       const { method, params } = question;
       if (canBeAsked(clientCapabilities, method, params)) continue;
       this.#open.delete(key);
-      question.answer(errorAnswer(RPC.invalidParams, `The client cannot be asked for this: ${method}`));
+      question.answer(
+        errorAnswer(refusalCode(clientCapabilities, method), `The client cannot be asked for this: ${method}`),
+      );
       refused = question;
     }
     return refused;

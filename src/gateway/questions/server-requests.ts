@@ -6,7 +6,7 @@ import { isLegacyRevision } from '../../protocol/revisions.ts';
 import { downgradeClientResult } from '../../protocol/translation/input-response.ts';
 import { isPrivate } from '../../upstream/link/link.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
-import { canBeAsked } from '../exchange/client-capabilities.ts';
+import { canBeAsked, refusalCode } from '../exchange/client-capabilities.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
@@ -71,7 +71,7 @@ export function relayServerRequest(
   const params = client.dialect.downgradeServerRequest(method, asked);
   if (params === undefined || !canBeAsked(client.clientCapabilities, method, request.params)) {
     client.onUnsupportedRequest(method, request.params, exchange);
-    refuse(`The client cannot be asked for this: ${method}`);
+    refuse(`The client cannot be asked for this: ${method}`, refusalCode(client.clientCapabilities, method));
     return;
   }
   const release = open.take(link.upstream, CHAR_BYTES * request.params.toString().length);

@@ -99,6 +99,26 @@ test('sampling with tools is refused for a client without that capability', TIME
   assert.partialDeepStrictEqual(got, { code: -32602 });
 });
 
+const UNDECLARED = [
+  { method: 'roots/list', params: {}, capabilities: { elicitation: {} }, code: -32601 },
+  { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, capabilities: {}, code: -32601 },
+  {
+    method: 'elicitation/create',
+    params: { message: 'Who?' },
+    capabilities: { elicitation: { url: {} } },
+    code: -32602,
+  },
+];
+
+for (const { method, params, capabilities, code } of UNDECLARED) {
+  test(`${method} that the client has not declared gets ${code}, as from the client`, TIMEOUT, async () => {
+    await using gateway = await testCore({ up: { memory: asking(method, params) } });
+    const { asked, got } = await exchange(await gateway.connect({ capabilities }), {});
+    assert.deepEqual(asked, []);
+    assert.partialDeepStrictEqual(got, { code });
+  });
+}
+
 test('sampling of many blocks beside a large member reaches an older client', TIMEOUT, async () => {
   const content = Array.from({ length: 100_000 }, () => 0);
   const message = { role: 'user', content, x: 'x'.repeat(8_000_000) };
