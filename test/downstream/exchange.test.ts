@@ -33,6 +33,17 @@ test('the Java SDK, which fails at a line with retry, gets none', OPTIONS, async
   assert.deepEqual([events.seen[0]?.data, events.retryMs], ['', undefined]);
 });
 
+// The SDKs for TypeScript and Python try twice.
+test('a client that opens a lost stream again twice may outlast a restart of seconds', OPTIONS, async () => {
+  await using at = await setUp();
+  const events = await getEvents(at.url, at.id);
+  await events.until(({ seen }) => seen.length === 1);
+  const ofLost = events.retryMs;
+  at.edge.drain();
+  await events.ended();
+  for (const delay of [ofLost, events.retryMs]) assert.ok(delay !== undefined && 2 * delay >= 4_000, String(delay));
+});
+
 for (const revision of REVISIONS) {
   const primes = revision === '2025-11-25';
   // T-029

@@ -47,7 +47,7 @@ test('a client reads exactly the message that was sent, whatever it contains', {
   const named = listening.seen.filter(({ data }) => data !== '');
   assert.ok(named.every(({ event }) => event === 'message'));
   assert.ok(listening.seen.every(({ data, event }) => data !== '' || event === undefined));
-  assert.equal(listening.retryMs, 1_000);
+  assert.equal(listening.retryMs, 3_000);
   listening.close();
 });
 

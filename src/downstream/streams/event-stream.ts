@@ -10,11 +10,14 @@ import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter, type StreamWriterHandler } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
-/** Delays after which a client should open the stream again that has been ended for now. */
-const MIN_REOPEN_MS = 100;
-const MAX_REOPEN_MS = 1_000;
-/** Delay after which a client should resume a stream that ended before its answer. */
-const RETRY_MS = 1_000;
+/**
+ * Delays after which a client should open the stream again that has been ended for now. The SDKs for TypeScript and Python try twice, and never
+ * again, so that two delays have to outlast a restart.
+ */
+const MIN_REOPEN_MS = 2_000;
+const MAX_REOPEN_MS = 4_000;
+/** Delay after which a client should resume a stream that was lost, perhaps with the process. */
+const RETRY_MS = 3_000;
 /** The HTTP client of Java. The Java SDK up to 2.0.1 ends a stream with an error at a line with `retry`. */
 const JAVA = 'Java-http-client/';
 /** A client that reads nothing for this long is disconnected. */
