@@ -21,6 +21,8 @@ export type StreamEnd =
   | { readonly kind: 'unreadable'; readonly error: GatewayError };
 
 export interface EventGetHandler {
+  /** The response has begun, with any status. */
+  onHeaders?(headers: ResponseHeaders): void;
   onOpen?(): void;
   onEvent(type: string, data: string): void;
   /** Called once, unless the GET was cancelled. */
@@ -92,6 +94,7 @@ export class EventGet implements WireHandler {
   }
 
   onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
+    this.#events.onHeaders?.(headers);
     const type = mediaType(headers);
     if (status === 204 || status >= 300) {
       const location = redirectLocation(status, headers);

@@ -13,6 +13,8 @@ import type { ResponseHeaders, WireController, WireHandler } from '../../http1/w
  */
 export interface UpstreamPostHandler {
   readonly options: ReadingOptions;
+  /** The response has begun, with any status. */
+  onHeaders?(headers: ResponseHeaders): void;
   /** The status is 2xx. The body follows. */
   onAccepted?(post: UpstreamPost, headers: ResponseHeaders): void;
   /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
@@ -123,6 +125,7 @@ export class UpstreamPost implements WireHandler {
 
   onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
     if (this.#stage !== 'sent') return;
+    this.#handler.onHeaders?.(headers);
     if (status >= 300) {
       this.#refuse(status, headers);
       return;

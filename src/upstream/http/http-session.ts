@@ -2,14 +2,17 @@ import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { featuresOf, type Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
+import type { Cookies } from './cookies.ts';
 import { configuredHeaders, lastEventIdHeader, tracedHead } from './http-headers.ts';
-import type { WireRequest } from '../../http1/wire.ts';
+import type { ResponseHeaders, WireRequest } from '../../http1/wire.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 
 /** Builds the requests to one endpoint, with the headers of its session. */
 export class HttpSession {
   readonly #authority: string;
   readonly #path: string;
+  readonly #pathname: string;
+  readonly #cookies: Cookies;
   readonly #target: HttpTarget;
   readonly #userAgent: string;
   #id: string | undefined;
@@ -21,12 +24,15 @@ export class HttpSession {
 
   /**
    * @param target its headers may be replaced; later requests then have the new ones.
+   * @param cookies of the connection, from its earlier responses.
    * @param url of the endpoint, if it is not that of the target.
    */
-  constructor(target: HttpTarget, userAgent: string, url: string = target.url) {
+  constructor(target: HttpTarget, userAgent: string, cookies: Cookies, url: string = target.url) {
     const { host, pathname, search } = new URL(url);
     this.#authority = host;
     this.#path = pathname + search;
+    this.#pathname = pathname;
+    this.#cookies = cookies;
     this.#target = target;
     this.#userAgent = userAgent;
   }
@@ -45,6 +51,12 @@ export class HttpSession {
   setRevision(revision: Revision): void {
     this.#revision = revision;
     this.#postHead = undefined;
+  }
+
+  /** Keeps the cookies of a response for later requests. */
+  keepCookies({ 'set-cookie': lines }: ResponseHeaders): void {
+    if (lines === undefined) return;
+    if (this.#cookies.update([lines].flat(), this.#pathname, Date.now())) this.#postHead = undefined;
   }
 
   /**
@@ -90,11 +102,23 @@ export class HttpSession {
   }
 
   #commonHeaders(): string[] {
-    const common = [...configuredHeaders(this.#target, this.#userAgent)];
+    const common = withCookies(
+      configuredHeaders(this.#target, this.#userAgent),
+      this.#cookies.headerFor(this.#pathname),
+    );
     if (this.#id !== undefined) common.push('mcp-session-id', this.#id);
     if (this.#revision !== undefined && featuresOf(this.#revision).versionHeader) {
       common.push('mcp-protocol-version', this.#revision);
     }
     return common;
   }
+}
+
+/** Returns the headers with further cookies: a request has one header for all of them. */
+function withCookies(headers: HeaderList, cookies: string): string[] {
+  if (cookies === '') return [...headers];
+  // A name is at an even index, and its value behind it.
+  const at = headers.findIndex((text, index) => index % 2 === 0 && text === 'cookie');
+  if (at < 0) return [...headers, 'cookie', cookies];
+  return headers.with(at + 1, `${headers[at + 1]}; ${cookies}`);
 }

@@ -2,6 +2,7 @@ import { MAX_TIMER_MS } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
+import type { ResponseHeaders } from '../../http1/wire.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 import { EventGet, type ReadingOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
@@ -133,6 +134,7 @@ export interface ReconnectingStreamParts {
   inSession(): boolean;
   /** Receives the text of a message or batch. */
   onText(text: string): void;
+  onHeaders(headers: ResponseHeaders): void;
   /** Called when a GET has opened a stream or has ended. */
   onAttempt?(): void;
   /** Called for the first of several refusals with a reason that an operator should know. The stream is opened again later. */
@@ -187,6 +189,7 @@ export class ReconnectingStream {
         hasEvent = true;
         if (type === 'message' && data !== '') this.#parts.onText(data);
       },
+      onHeaders: (headers) => this.#parts.onHeaders(headers),
       onOpen: () => this.#parts.onAttempt?.(),
       onEnd: (end) => {
         this.#parts.onAttempt?.();

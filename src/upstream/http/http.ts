@@ -9,6 +9,7 @@ import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { Cookies } from './cookies.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
@@ -82,7 +83,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.options = options;
     this.#posts = new OpenPosts(options.undelivered);
     this.#events = events;
-    this.#session = new HttpSession(target, options.userAgent);
+    this.#session = new HttpSession(target, options.userAgent, new Cookies(target.url, options.onLimit));
   }
 
   send(message: Outgoing): void {
@@ -135,6 +136,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   close(): Promise<void> {
     this.#closing ??= this.#isClosed ? Promise.resolve() : this.#close();
     return this.#closing;
+  }
+
+  onHeaders(headers: ResponseHeaders): void {
+    this.#session.keepCookies(headers);
   }
 
   onAccepted(post: UpstreamPost, headers: ResponseHeaders): void {
@@ -319,6 +324,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       open: (get: WireHandler, at: StreamPosition) => {
         this.options.wire.dispatch(this.#session.get(at), get);
       },
+      onHeaders: (headers: ResponseHeaders) => this.onHeaders(headers),
       inSession: () => this.#session.id !== undefined,
     };
   }

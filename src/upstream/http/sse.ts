@@ -5,6 +5,7 @@ import { resultOrLate, resultUnlessAborted } from '../../deadline.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
+import { Cookies } from './cookies.ts';
 import type { HttpOptions } from './http.ts';
 import { interpretErrorResponse, type ErrorResponse, statusFailure } from './http-failure.ts';
 import { EventGet, type StreamEnd } from './http-get.ts';
@@ -13,6 +14,7 @@ import { HandshakeQueue } from './handshake-queue.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import { OpenPosts } from './open-posts.ts';
+import type { ResponseHeaders } from '../../http1/wire.ts';
 import {
   closedError,
   disconnectedError,
@@ -40,7 +42,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
   readonly options: HttpOptions;
   readonly #target: HttpTarget;
   readonly #events: TransportEvents;
+  readonly #cookies: Cookies;
   readonly #stream: EventGet;
+  readonly #streamSession: HttpSession;
   readonly #posts: OpenPosts;
   readonly #handshakeQueue: HandshakeQueue;
   readonly #endpointNamed = Promise.withResolvers<void>();
@@ -54,7 +58,10 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#posts = new OpenPosts(options.undelivered);
     this.#events = events;
     const position = { lastEventId: '', retryMs: undefined };
+    this.#cookies = new Cookies(target.url, options.onLimit);
+    this.#streamSession = new HttpSession(target, options.userAgent, this.#cookies);
     this.#stream = new EventGet(options, position, {
+      onHeaders: (headers) => this.#streamSession.keepCookies(headers),
       onEvent: (type, data) => this.#onEvent(type, data),
       onEnd: (end) => this.#onEnd(end),
     });
@@ -62,11 +69,11 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   /** Opens the stream. Resolves when the server has named its endpoint. @throws {GatewayError} */
   async start(signal: AbortSignal): Promise<void> {
-    const { upstream, wire, timeouts, userAgent } = this.options;
+    const { upstream, wire, timeouts } = this.options;
     const limitMs = timeouts.connectMs + timeouts.firstByteMs;
     const event = `did not name its endpoint within ${limitMs / 1_000} s`;
     const late = () => upstreamError('upstream-unavailable', upstream, event);
-    wire.dispatch(new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined }), this.#stream);
+    wire.dispatch(this.#streamSession.get({ lastEventId: '', retryMs: undefined }), this.#stream);
     try {
       const aborted = () => disconnectedError(upstream, signal);
       await resultOrLate(resultUnlessAborted(this.#endpointNamed.promise, signal, aborted), limitMs, late);
@@ -97,6 +104,10 @@ class SseTransport implements Transport, UpstreamPostHandler {
   close(): Promise<void> {
     this.#finish(closedError(this.options.upstream));
     return Promise.resolve();
+  }
+
+  onHeaders(headers: ResponseHeaders): void {
+    this.#endpoint?.keepCookies(headers);
   }
 
   onAccepted(post: UpstreamPost): void {
@@ -157,7 +168,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
       this.#endpointNamed.reject(upstreamError('upstream-protocol', upstream, event, { executed: 'no' }));
       return;
     }
-    this.#endpoint = new HttpSession(this.#target, this.options.userAgent, url.href);
+    this.#endpoint = new HttpSession(this.#target, this.options.userAgent, this.#cookies, url.href);
     this.#endpointNamed.resolve();
   }
 

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { HttpTarget } from '../../../src/config/values/upstream-config.ts';
 import type { GatewayError } from '../../../src/errors.ts';
 import { WirePool } from '../../../src/http1/pool.ts';
+import { Cookies } from '../../../src/upstream/http/cookies.ts';
 import { HttpSession } from '../../../src/upstream/http/http-session.ts';
 import { afterServerStreamEnd, type NextStep, ReconnectingStream } from '../../../src/upstream/http/http-stream.ts';
 import {
@@ -34,7 +35,7 @@ class Reader implements AsyncDisposable {
 
   constructor({ url }: Upstream, lastEventId = '', target: HttpTarget = { kind: 'http', url, headers: {} }) {
     const wire = new WirePool(new URL(url), PATIENCE_MS);
-    const session = new HttpSession(target, 'linkspan/test');
+    const session = new HttpSession(target, 'linkspan/test', new Cookies(url));
     this.#wire = wire;
     this.session = session;
     this.stream = new ReconnectingStream({
@@ -42,6 +43,7 @@ class Reader implements AsyncDisposable {
       position: { lastEventId, retryMs: undefined },
       decide: afterServerStreamEnd,
       open: (get, position) => wire.dispatch(session.get(position), get),
+      onHeaders: (headers) => session.keepCookies(headers),
       inSession: () => session.id !== undefined,
       onText: (text) => this.texts.push(text),
       onAttempt: () => (this.attempts += 1),

@@ -53,6 +53,28 @@ test('all messages arrive on the one stream, without a request id', LIMIT, async
   for (const { headers } of server.received.items) assert.equal(headers.authorization, 'Bearer t');
 });
 
+test('cookies of the event stream are on its messages, and on no other connection', LIMIT, async () => {
+  let streams = 0;
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') {
+      response.setHeader('set-cookie', `node=${++streams}; Path=/`);
+      stream(response, 'event: endpoint\ndata: /messages\n\n');
+    } else {
+      response.writeHead(202).end();
+    }
+  }, '/sse');
+  await using one = await connect(server.url, { kind: 'sse' });
+  await using other = await connect(server.url, { kind: 'sse' });
+  one.request(1);
+  await server.received.at(2);
+  other.request(1);
+  await server.received.at(3);
+  assert.deepEqual(
+    server.received.items.map(({ headers }) => headers.cookie),
+    [undefined, undefined, 'node=1', 'node=2'],
+  );
+});
+
 const endpoints = [
   { endpoint: 'http://127.0.0.1:1/messages', ok: false },
   { endpoint: '//evil.example/messages', ok: false },
