@@ -186,6 +186,8 @@ export const LIMITS = {
   resumeAttempts: 5,
   /** One event id of an upstream. */
   upstreamEventIdChars: 4 * KIB,
+  /** One session id of an upstream. */
+  upstreamSessionIdChars: 4 * KIB,
   /** The cookies of one connection to an upstream, with their paths. */
   upstreamCookieBytes: 8 * KIB,
   /** The head of one response of an upstream. */

@@ -1,4 +1,5 @@
 import { type HttpTarget, RESERVED_HEADERS } from '../../config/values/upstream-config.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import type { HeaderList, RequestHead } from '../../http1/request.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
@@ -24,18 +25,31 @@ export function tracedHead(head: RequestHead, { traceparent, tracestate }: Trace
   return head.with(['traceparent', traceparent, ...state], TRACE_HEADERS);
 }
 
-/** Returns the media type: `Application/JSON; charset=utf-8` → `application/json`. Empty if there is none. */
+/** Returns the media type: `Application/JSON; charset=utf-8` → `application/json`. Empty if there is none; the first of several. */
 export function mediaType(headers: ResponseHeaders): string {
   const header = headers['content-type'];
   if (header === 'application/json' || header === 'text/event-stream') return header;
-  const [type = ''] = String(header ?? '').split(';', 1);
+  const [type = ''] = String(header ?? '').split(/[;,]/, 1);
   return type.trim().toLowerCase();
 }
 
-/** Returns whether the body is compressed, although our request does not permit it. */
+const COMPRESSIONS: ReadonlySet<string> = new Set([
+  'gzip',
+  'x-gzip',
+  'deflate',
+  'br',
+  'zstd',
+  'compress',
+  'x-compress',
+]);
+
+/** Returns whether the body is compressed, although our request does not permit it. Other codings, such as `utf-8`, are mistakes. */
 export function isEncoded(headers: ResponseHeaders): boolean {
   const encoding = headers['content-encoding'];
-  return encoding !== undefined && encoding !== 'identity';
+  if (encoding === undefined) return false;
+  return String(encoding)
+    .split(',')
+    .some((coding) => COMPRESSIONS.has(coding.trim().toLowerCase()));
 }
 
 /** Returns `Retry-After` (a number of seconds, or a date) in milliseconds from now; undefined if it is absent or invalid. */
@@ -73,11 +87,26 @@ export function lastEventIdHeader(id: string): string | undefined {
   return Buffer.from(id, 'utf8').toString('latin1');
 }
 
+interface GivenSession {
+  readonly id?: string;
+  readonly problem?: string;
+  /** The bound that the id exceeds. */
+  readonly limit?: LimitName;
+}
+
 /**
- * Returns whether a header is a valid session id.
+ * Returns the session id of a response; undefined if it has none. A proxy may repeat the header.
  *
+ * @returns also what is wrong with an id that cannot be used.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
  */
-export function isSessionId(header: string | string[] | undefined): header is string {
-  return typeof header === 'string' && /^[\x21-\x7e]{1,4096}$/.test(header);
+export function sessionIdOf({ 'mcp-session-id': header }: ResponseHeaders): GivenSession {
+  const [id, ...others] = new Set([header ?? []].flat());
+  if (id === undefined) return {};
+  if (others.length > 0) return { problem: 'gave out several session ids at once' };
+  if (id.length > LIMITS.upstreamSessionIdChars) {
+    const problem = `gave out a session id of more than ${LIMITS.upstreamSessionIdChars} characters`;
+    return { problem, limit: 'upstreamSessionIdChars' };
+  }
+  return /^[\x21-\x7e]+$/.test(id) ? { id } : { problem: 'gave out a session id that is not visible ASCII' };
 }

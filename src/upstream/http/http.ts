@@ -13,7 +13,7 @@ import { Cookies } from './cookies.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
-import { isSessionId } from './http-headers.ts';
+import { sessionIdOf } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { INITIALIZED, HandshakeQueue } from './handshake-queue.ts';
 import { OpenPosts } from './open-posts.ts';
@@ -144,13 +144,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   onAccepted(post: UpstreamPost, headers: ResponseHeaders): void {
     if (post.method === 'initialize') {
-      const sessionId = headers['mcp-session-id'];
-      if (isSessionId(sessionId)) {
-        this.#session.setId(sessionId);
-      } else if (sessionId !== undefined) {
-        const event = 'gave out a session id that is not visible ASCII';
-        post.fail(upstreamError('upstream-protocol', this.options.upstream, event));
-      }
+      const { id, problem, limit } = sessionIdOf(headers);
+      if (id !== undefined) this.#session.setId(id);
+      if (limit !== undefined) this.options.onLimit?.(limit);
+      if (problem !== undefined) post.fail(upstreamError('upstream-protocol', this.options.upstream, problem));
     } else if (post.method === INITIALIZED) {
       this.#openServerStream();
       this.#listenTimer = setTimeout(() => this.#releaseHandshakeQueue(), LISTEN_MS);

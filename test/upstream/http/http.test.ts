@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { LIMITS } from '../../../src/limits.ts';
 import {
   connect,
   event,
@@ -241,6 +242,47 @@ test('a session id that is not visible ASCII is refused', LIMIT, async () => {
   peer.request(1, 'initialize');
   assert.equal((await peer.failure(1)).code, 'upstream-protocol');
 });
+
+test('limit upstreamSessionIdChars: a session id that is too long is refused as such', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    json(response, result(request.id), { 'Mcp-Session-Id': 'x'.repeat(LIMITS.upstreamSessionIdChars + 1) });
+  });
+  await using peer = await connect(server.url);
+  peer.request(1, 'initialize');
+  assert.match((await peer.failure(1)).message, /session id .* 4096 characters/);
+});
+
+test('a session id that a proxy repeats is used once', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    response.setHeader('Mcp-Session-Id', ['s-1', 's-1']);
+    json(response, result(request.id));
+  });
+  await using peer = await connect(server.url);
+  peer.request(1, 'initialize');
+  await peer.answer(1);
+  peer.request(2);
+  await peer.answer(2);
+  assert.equal(server.received.items[1]?.headers['mcp-session-id'], 's-1');
+});
+
+const readable: readonly { what: string; headers: Readonly<Record<string, string | string[]>> }[] = [
+  { what: 'a media type that a proxy repeats', headers: { 'content-type': ['application/json', 'application/json'] } },
+  { what: 'media types that a proxy joins', headers: { 'content-type': 'application/json, application/json' } },
+  { what: 'a coding in capitals that is none', headers: { 'content-encoding': 'Identity' } },
+  { what: 'an empty coding', headers: { 'content-encoding': '' } },
+  { what: 'the name of a charset in place of a coding', headers: { 'content-encoding': 'UTF-8' } },
+];
+
+for (const { what, headers } of readable) {
+  test(`an answer with ${what} is read`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', ...headers }).end(result(request.id));
+    });
+    await using peer = await connect(server.url);
+    peer.request(1);
+    await peer.answer(1);
+  });
+}
 
 // T-036 REL-16
 test('a lost session fails the refused call as not run and ends the transport', LIMIT, async () => {
