@@ -7,7 +7,10 @@ export function printedLine(text: string, limitChars: number): string {
   return shownLines(line.replaceAll(/[\r\n]+/g, ' ').trimEnd(), limitChars);
 }
 
-/** The last lines of a stream, in bounded memory. */
+/** A line of a help text that describes an option. Programs print such a text after the error that it is about. */
+const OPTION = /^\s+--?[A-Za-z]/;
+
+/** The last lines of a stream, in bounded memory, without those that describe options. */
 export class RecentLines {
   readonly #limitChars: number;
   readonly #lines: string[] = [];
@@ -17,10 +20,10 @@ export class RecentLines {
     this.#limitChars = limitChars;
   }
 
-  /** Adds a line. A line longer than the limit is cut; blank lines are ignored. */
+  /** Adds a line. A line longer than the limit is cut; blank lines and options are ignored. */
   add(line: string): void {
     const kept = printedLine(line, this.#limitChars);
-    if (kept.trim() === '') return;
+    if (kept.trim() === '' || OPTION.test(kept)) return;
     this.#lines.push(kept);
     this.#chars += kept.length;
     while (this.#chars > this.#limitChars && this.#lines.length > 1) {

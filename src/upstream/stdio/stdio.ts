@@ -327,7 +327,7 @@ class StdioTransport implements Transport {
     const how = signalCode === null ? `exited with code ${exitCode}` : `was killed by ${signalCode}`;
     const message = `the process of upstream "${upstream}" ${how}${this.#hasSentMessage ? '' : ' before it answered'}`;
     const { likelyCause, last } = this.#stderr;
-    const which = likelyCause === last ? 'last line' : 'last error';
+    const which = likelyCause === last?.trim() ? 'last line' : 'last error';
     const quoted = likelyCause === undefined ? undefined : printedLine(likelyCause, QUOTED_CHARS);
     const cause = quoted === undefined ? undefined : new Error(`${which} on stderr: ${quoted}`);
     return new GatewayError('upstream-lost', { upstream, message }, cause);

@@ -56,6 +56,20 @@ test('limit stderrLinesPerSecond: further lines are counted, and the latest are 
   assert.deepEqual(limits, ['stderrLinesPerSecond']);
 });
 
+test('an error before a long help text is the likely cause of an end', () => {
+  const { stderr } = stderrLog();
+  const options = Array.from(
+    { length: 60 },
+    (_, i) => `      --option-${i} string   Text about an option of the program\n`,
+  );
+  stderr.push(
+    Buffer.from(`Error: no contexts are defined\nUsage:\n  server [flags]\n  -h, --help   help\n${options.join('')}`),
+  );
+  stderr.end();
+  assert.equal(stderr.likelyCause, 'Error: no contexts are defined');
+  assert.equal(stderr.toString(), 'Error: no contexts are defined\nUsage:\n  server [flags]');
+});
+
 test('secrets of the config that a program repeats are neither logged nor kept', () => {
   const env = {
     API_KEY: 'abcdefghij',
