@@ -98,8 +98,9 @@ function isPermanent({ phase, retryAtMs }: Lifecycle): boolean {
 function stateText(lifecycle: Lifecycle, nowMs: number): string {
   const { phase, reason, retryAtMs } = lifecycle;
   if (phase === 'stopped') return 'is stopped';
-  if (!isFailed(lifecycle)) return 'is starting; try again in a moment';
   const because = reason === undefined ? '' : `: ${reason}`;
+  if (phase === 'starting' && reason !== undefined) return `is started again after a failure${because}`;
+  if (!isFailed(lifecycle)) return 'is starting; try again in a moment';
   if (isPermanent(lifecycle)) {
     // The reason of an upstream that an operator has disabled says what enables it.
     const advice = reason?.includes(`${COMMAND} restart`) === true ? '' : '; an operator has to correct the config';
@@ -109,18 +110,26 @@ function stateText(lifecycle: Lifecycle, nowMs: number): string {
   return `is down${because}; ${waitSeconds > 0 ? `it is tried again in ${waitSeconds} s` : 'try again'}`;
 }
 
+/** Why an upstream may be without tools, as the end of a sentence; undefined if nothing has failed. It announces its tools once it is listed. */
+function problemText(lifecycle: Lifecycle, nowMs: number): string | undefined {
+  const { phase, reason } = lifecycle;
+  if (isFailed(lifecycle)) return stateText(lifecycle, nowMs);
+  if (reason === undefined) return undefined;
+  return phase === 'degraded' ? `is degraded: ${reason}` : stateText(lifecycle, nowMs);
+}
+
 const MAX_NAMED = 5;
 
 /**
- * Returns instructions that say why an endpoint has no tools; undefined if every upstream of it is up.
+ * Returns instructions that say why an endpoint has no tools; undefined if no upstream of it has a problem.
  *
  * @param nowMs monotonic.
  */
 export function noToolsNote(view: View, lifecycleOf: LifecycleOf, nowMs: number): string | undefined {
   const lines = view.upstreams.flatMap(({ id }) => {
     const lifecycle = lifecycleOf(id);
-    // An upstream that only starts announces its tools by list_changed.
-    return lifecycle !== undefined && isFailed(lifecycle) ? [`upstream "${id}" ${stateText(lifecycle, nowMs)}`] : [];
+    const problem = lifecycle === undefined ? undefined : problemText(lifecycle, nowMs);
+    return problem === undefined ? [] : [`upstream "${id}" ${problem}`];
   });
   if (lines.length === 0) return undefined;
   const more = lines.length > MAX_NAMED ? [`and ${lines.length - MAX_NAMED} more upstreams`] : [];

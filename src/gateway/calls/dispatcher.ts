@@ -134,11 +134,11 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     return asking?.then((isAllowed) => (isAllowed ? item : undefined));
   }
 
-  /** Returns the instructions of an endpoint as JSON: those of its upstreams, or the reason why it has no tools. */
+  /** Returns the instructions of an endpoint as JSON: the reason why it has no tools, if so, and those of its upstreams. */
   instructionsOf({ tools, view, instructions }: Catalog): string | undefined {
     const note = tools.size === 0 ? noToolsNote(view, this.#parts.lifecycleOf, performance.now()) : undefined;
-    const text = note ?? instructions;
-    return text === undefined ? undefined : JSON.stringify(text);
+    const texts = [note, instructions].filter((text) => text !== undefined);
+    return texts.length === 0 ? undefined : JSON.stringify(texts.join('\n\n'));
   }
 }
 

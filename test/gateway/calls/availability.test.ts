@@ -33,6 +33,8 @@ const down = (reason: string, retryAtMs: number): Lifecycle => ({ ...CONFIGURED,
 const STATES: Readonly<Record<string, Lifecycle>> = {
   up: { ...CONFIGURED, phase: 'ready' },
   slow: { ...CONFIGURED, phase: 'starting' },
+  again: { ...CONFIGURED, phase: 'starting', reason: 'did not answer within 30 s' },
+  mute: { ...CONFIGURED, phase: 'degraded', reason: 'tools/list failed: fetch failed (-32603)' },
   down: down('command "x" was not found', NOW_MS + 11_500),
   wrong: down('${TOKEN} is not set', Number.POSITIVE_INFINITY),
 };
@@ -112,6 +114,14 @@ test('instructions of an endpoint without tools name each upstream that is not u
   assert.match(note, /upstream "down" is down: command "x" was not found/);
   assert.doesNotMatch(note, /"up"/);
   assert.equal(noToolsNote(viewOf(['up', 'up__']), lifecycleOf, NOW_MS), undefined);
+});
+
+test('instructions name an upstream that starts again after a failure, and one whose lists fail', () => {
+  const view = viewOf(['up', 'up__'], ['slow', 'slow__'], ['again', 'again__'], ['mute', 'mute__']);
+  const again = 'upstream "again" is started again after a failure: did not answer within 30 s';
+  const mute = 'upstream "mute" is degraded: tools/list failed: fetch failed (-32603)';
+  const note = noToolsNote(view, lifecycleOf, NOW_MS);
+  assert.equal(note, `This server has no tools at the moment: ${again}. ${mute}.`);
 });
 
 // N-06
