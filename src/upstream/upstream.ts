@@ -411,7 +411,7 @@ export class Upstream<Context, User extends LinkUser> {
       return link;
     } catch (thrown) {
       const { cause, error, isUnstarted, ...failure } = startFailure(this.config, order.audience, thrown);
-      this.#log.warn({ err: cause }, 'upstream did not start');
+      this.#log[this.#stopping.signal.aborted ? 'debug' : 'warn']({ err: cause }, 'upstream did not start');
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
       const isServing = this.#isServingIn(expected);
