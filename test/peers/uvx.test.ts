@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { offering } from '../conformance/offering.ts';
@@ -34,6 +36,23 @@ test("a uvx server runs without the process of uv, and holds uv's cache lock", a
   // uv would remove the files of a server whose wrapper has ended, if nothing held its lock.
   const cache = spawnSync(uvFile, ['cache', 'dir'], { encoding: 'utf8' }).stdout.trim();
   assert.equal(spawnSync('flock', ['--exclusive', '--nonblock', join(cache, '.lock'), 'true']).status, 1);
+});
+
+test('a uvx server that was installed as a tool runs without the process of uv', async () => {
+  await using tools = await mkdtempDisposable(join(tmpdir(), 'linkspan-uv-tools-'));
+  const env = { UV_TOOL_DIR: join(tools.path, 'tools'), UV_TOOL_BIN_DIR: join(tools.path, 'bin') };
+  const installed = spawnSync(uvFile, ['tool', 'install', '--quiet', 'mcp-server-time'], {
+    env: { ...process.env, ...env },
+  });
+  assert.equal(installed.status, 0, installed.stderr.toString());
+  await using gateway = await startGateway({ mcpServers: { time: { ...time, env } } });
+  await using _client = await offering(() => connect('SDK v1', gateway.endpoint()), [NAME], UP_MS);
+  const servers = childrenOf(gateway.pid)
+    .map(commandOf)
+    .filter((command) => command.includes('mcp-server-time'));
+  assert.equal(servers.length, 1, servers.join('\n'));
+  assert.ok(servers[0]?.includes(env.UV_TOOL_DIR), servers[0]);
+  assert.doesNotMatch(servers[0] ?? '', /uvx? /);
 });
 
 // N-07

@@ -25,17 +25,18 @@ const PROGRAM = /^(?!python[\d.]*$)[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 /**
  * Returns the printer for uvx. It runs in place of the server, whose name is its first argument, and prints the server's path and
- * environment. It fails unless the server is in uv's cache.
+ * environment. It fails unless the server is in uv's cache, or was installed by `uv tool install`.
  */
 export const uvxPrinter = (begin: string, end: string): string => `#!/bin/sh
-path=$(command -v -- "$1") && command -v flock >/dev/null && [ -e "$(dirname "$path")/../../../.lock" ] || exit 1
+path=$(command -v -- "$1") && bin=$(dirname "$path") || exit 1
+[ -e "$bin/../uv-receipt.toml" ] || { command -v flock >/dev/null && [ -e "$bin/../../../.lock" ]; } || exit 1
 printf '%s\\0%s\\0' ${begin} "$path"
 env -0
 printf '%s\\0' ${end}
 `;
 
-/** Holds the lock on uv's cache as `uvx` does. Without it, `uv cache clean` would remove the server's files. */
-const LOCKED_LAUNCH = 'exec 9<"$0" && flock -s 9 && exec "$@"';
+/** Holds the lock on uv's cache as `uvx` does. Without it, `uv cache clean` would remove the server's files. An installed tool has no lock. */
+const LOCKED_LAUNCH = '[ -e "$0" ] || exec "$@"; exec 9<"$0" && flock -s 9 && exec "$@"';
 
 /** Returns the run with the printer; undefined for another program, or for arguments whose meaning is uncertain. */
 export function printerRun(
