@@ -14,6 +14,9 @@ const PRIVATE_THINGS =
   String.raw`credentials?\b|passwords?\b|secrets?\b|api[ _-]?keys?\b|access tokens?\b|environment variables?\b|` +
   String.raw`config(?:uration)? files?\b|conversation|chat history)`;
 
+/** Not one of the names that documentation uses for examples, which reach nobody (RFC 2606). */
+const NO_EXAMPLE = String.raw`(?!example\.(?:com|org|net)\b)`;
+
 /** The rules. Gaps are bounded, so that each search takes a time that is linear in the text. */
 const RULES: readonly Rule[] = [
   {
@@ -29,7 +32,7 @@ const RULES: readonly Rule[] = [
   {
     what: 'tells the model to keep something from the user',
     pattern:
-      /\b(?:hide|conceal|keep|withhold)\b.{0,40}\b(?:from the (?:user|human|operator)|secret|hidden|confidential)\b|\b(?:user|human)s? (?:must|should|need) not (?:know|see|notice)\b|\b(?:secretly|covertly)\b|(?<!\b(?:succeeds?|fails?|ignore[ds]?|skip(?:s|ped)?) )\bsilently\b/,
+      /\b(?:hide|conceal|keep|withhold)\b.{0,40}\b(?:from the (?:user|human|operator)|secret|hidden|confidential)\b|\b(?:user|human)s? (?:must|should|need) not (?:know|see|notice)\b|\b(?:secretly|covertly)\b|(?<!\b(?:succeeds?|fails?|ignore[ds]?|skip(?:s|ped)?) )\bsilently\b(?! (?:ignored|skipped|dropped|truncated)\b)/,
   },
   {
     what: 'tells the model to call other tools',
@@ -54,8 +57,10 @@ const RULES: readonly Rule[] = [
   },
   {
     what: 'tells the model to send data to an address',
-    pattern:
-      /\b(?:send|forward|post|bcc|cc|e-?mail|upload|transmit|exfiltrate|submit|report)\b(?:.{0,80}https?:\/\/|.{0,140}[\w.+-]@[\w-]{1,64}\.)/,
+    pattern: new RegExp(
+      String.raw`\b(?:send|forward|post|bcc|cc|e-?mail|upload|transmit|exfiltrate|submit|report)\b` +
+        String.raw`(?:.{0,80}https?:\/\/${NO_EXAMPLE}|.{0,140}[\w.+-]@${NO_EXAMPLE}[\w-]{1,64}\.)`,
+    ),
   },
   {
     what: 'looks like a message of the system',
