@@ -21,13 +21,16 @@ export interface LockReport {
 
 /** Returns the lines of a report for people: the differences of each upstream, the suspicious ones marked. */
 export function reportLines({ file, isEqual, isWritten, upstreams }: LockReport, isCheck: boolean): readonly string[] {
+  const differs = upstreams.some(({ status }) => status !== 'equal' && status !== 'failed');
   const end = isWritten
     ? `Written: ${file}. Review its changes before you commit it.`
     : isEqual
       ? `The definitions are those of ${file}.`
-      : isCheck
-        ? `The definitions differ from ${file}. If the changes are right: ${COMMAND} lock`
-        : `Nothing was written to ${file}.`;
+      : isCheck && !differs
+        ? `The definitions that could be listed are those of ${file}.`
+        : isCheck
+          ? `The definitions differ from ${file}. If the changes are right: ${COMMAND} lock`
+          : `Nothing was written to ${file}.`;
   return [...upstreams.flatMap(upstreamLines), end];
 }
 

@@ -94,13 +94,14 @@ export function listErasOnce(config: Config): Promise<readonly EraOffers[]> {
   });
 }
 
-async function listEras({ offers }: Core, upstream: Upstream): Promise<EraOffers> {
+async function listEras(core: Core, upstream: Upstream): Promise<EraOffers> {
+  const { offers } = core;
   const { id, config } = upstream;
   const failures: string[] = config.problem === undefined ? [] : [config.problem];
   for (const era of failures.length > 0 ? [] : ERAS) {
     // An upstream without this era is listed in the other one.
     await upstream.refresh(era, NO_FEATURES, EVERYBODY).catch((thrown: unknown) => {
-      failures.push(messageOf(thrown));
+      failures.push(upstreamStatus(upstream, core).reason ?? messageOf(thrown));
     });
   }
   const found = ERAS.flatMap((era) => {

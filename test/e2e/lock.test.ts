@@ -131,7 +131,10 @@ test('lock --upstream renews one upstream, and one that fails keeps its entry', 
   await writeFile(join(at.dir, 'lists.json'), 'oops');
   const failed = await at.linkspan('lock');
   assert.equal(failed.code, 1);
-  assert.match(failed.stdout, /^files: NOT LISTED: /m);
+  assert.match(failed.stdout, /^files: NOT LISTED: the process of upstream "files" exited .* \(last .* on stderr: /m);
+  const checked = await at.linkspan('lock', '--check');
+  assert.equal(checked.code, 1);
+  assert.match(checked.stdout, /^The definitions that could be listed are those of /m);
   assert.deepEqual(JSON.parse(await at.lockFile()), before);
 });
 
