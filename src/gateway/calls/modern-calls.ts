@@ -45,7 +45,9 @@ export class ModernCalls {
   async call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
     const { params, source: listed } = to;
     const { resourceCache, callAnswers, taskCalls } = this.#parts;
-    const readVersion = exchange.request.method === 'resources/read' ? resourceCache.versionOf(upstream.id) : undefined;
+    // The cache of a replaced upstream belongs to the one that has taken its place.
+    const isKept = exchange.request.method === 'resources/read' && !upstream.isRetired;
+    const readVersion = isKept ? resourceCache.versionOf(upstream.id) : undefined;
     let source = listed;
     let sent = params;
     for (let round = 1; round <= LIMITS.inputRounds; round++) {

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { readOf } from '../../../src/gateway/forward/resource-cache.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import { modernUpstream } from '../../support/http-upstream.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 import { stopTime } from '../../support/stopped-time.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import { tokenOf } from '../../policy/policies.ts';
 import { calling } from './calling.ts';
 
@@ -145,6 +147,40 @@ test('a read that began before a change is not cached, a later one is', TIMEOUT,
     return resourceCache.find(read, 1) !== undefined;
   };
   assert.deepEqual([before, resourceCache.versionOf('up')].map(isFoundAfter), [false, true]);
+});
+
+test('a read of a replaced upstream does not answer reads of the new one', TIMEOUT, async () => {
+  const held = Promise.withResolvers<void>();
+  const contentsOf = (text: string) => ({ ...CONTENTS, ...CACHED, contents: [{ uri: URI, text }] });
+  await using old = await modernUpstream({
+    tools: TOOLS,
+    resources: RESOURCES,
+    answers: {
+      'resources/read': () => contentsOf('old'),
+      'tools/call': (served) => {
+        void held.promise.then(() => served.result({ resultType: 'complete', content: [] }));
+        return undefined;
+      },
+    },
+  });
+  await using fresh = await modernUpstream({
+    resources: RESOURCES,
+    answers: { 'resources/read': () => contentsOf('new') },
+  });
+  const before = { ...old.config, rawUris: true, concurrency: 1, queueMs: 15_000 };
+  await using gateway = await testCore({ up: before });
+  const { core, config } = gateway;
+  const read = async () => (await modernRequest(gateway, 'resources/read', { uri: URI }).reply).result?.['contents'];
+  const call = modernRequest(gateway, 'tools/call', toolCall('up__act'));
+  await old.received.find(({ rpc }) => rpc === 'tools/call');
+  const waiting = read();
+  await waitUntil(() => core.upstreams.get('up')?.limiter.waitingCount === 1);
+  const next = { ...config, upstreams: config.upstreams.map((up) => ({ ...up, ...fresh.config })) };
+  const { drained } = await core.apply(next, diffConfigs(config, next));
+  held.resolve();
+  assert.deepEqual(await waiting, [{ uri: URI, text: 'old' }]);
+  assert.deepEqual(await read(), [{ uri: URI, text: 'new' }]);
+  await Promise.all([call.reply, drained]);
 });
 
 /** Stores the answer to a read of a session, and returns whether reads of others are answered with it. */
