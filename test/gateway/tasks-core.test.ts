@@ -284,6 +284,27 @@ test('progress with the client’s token continues until the task ends', TIMEOUT
   assert.equal(messages.length, 1);
 });
 
+// M-020
+test('no progress follows the answer of a call that has created no task', TIMEOUT, async () => {
+  const outcomes = ['"result":{"content":[]}', '"error":{"code":-32601,"message":"no"}', '"result":{"task":{}}'];
+  let outcome = '';
+  const memory = memoryUpstream({
+    capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+    lists: { tools: [{ name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'optional' } }] },
+    request: (peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},${outcome}}`),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  for (outcome of outcomes) {
+    const call = { ...asTask('up__job'), _meta: { progressToken: 'mine' } };
+    const { answer, messages } = await client.request('tools/call', call);
+    const token = memory.requests('tools/call').at(-1)?.params?.object('_meta')?.raw('progressToken');
+    const params = `{"progressToken":${token},"progress":1}`;
+    for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+    assert.deepEqual([messages, answer.kind], [[], outcome === outcomes[0] ? 'result' : 'error']);
+  }
+});
+
 test('limit tasksPerConnection: the progress of the oldest task is not passed on', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });

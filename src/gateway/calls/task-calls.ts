@@ -43,6 +43,13 @@ interface CalledAsTask {
   readonly isTranslated: boolean;
 }
 
+/** The result of a call that has created a task, with the state and the id of the task. */
+interface CreatedTask {
+  readonly result: RawObject;
+  readonly state: RawObject;
+  readonly task: string;
+}
+
 /** The `ttl` of an upgraded task, in milliseconds: how long the upstream keeps it. */
 const UPGRADED_TTL_MS = 3_600_000;
 
@@ -70,14 +77,19 @@ export class TaskCalls {
     let isCreated = false;
     const asCancellable = (call: Call<Exchange>) =>
       cancelledAsTask(call, (task) => {
-        if (!isCreated) driver.cancel(exchange, { upstream, link, task });
+        if (isCreated) return;
+        link.connection.forgetProgress(exchange);
+        if (task !== undefined) driver.cancel(exchange, { upstream, link, task });
       });
     const answer = await sender.send(exchange, upstream, link, { params: sent, asCancellable }).answer;
-    const result = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
-    const state = result?.object('task');
-    // The upstream may have run the call without a task.
-    if (result === undefined || state === undefined) return { answer, isTranslated: false };
-    const task = taskIdOf(upstream.id, state, onLimit);
+    let made: CreatedTask | undefined;
+    try {
+      made = createdTask(upstream.id, answer, onLimit);
+    } finally {
+      if (made === undefined) link.connection.forgetProgress(exchange);
+    }
+    if (made === undefined) return { answer, isTranslated: false };
+    const { result, state, task } = made;
     const site = { upstream, link, task, holder };
     isCreated = true;
     if (plan === 'driven') {
@@ -156,6 +168,14 @@ export class TaskCalls {
   }
 }
 
+/** Returns the task that an answer has created; undefined if the upstream has run the call without one. @throws {GatewayError} `upstream-protocol` */
+function createdTask(upstream: string, answer: Answer, onLimit: (limit: LimitName) => void): CreatedTask | undefined {
+  const result = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
+  const state = result?.object('task');
+  if (result === undefined || state === undefined) return undefined;
+  return { result, state, task: taskIdOf(upstream, state, onLimit) };
+}
+
 /** Returns the id in the state of a task. @throws {GatewayError} `upstream-protocol` */
 function taskIdOf(upstream: string, state: RawObject, onLimit: (limit: LimitName) => void): string {
   const task = state.string('taskId');
@@ -172,17 +192,15 @@ function withoutTaskMeta(result: string): Answer {
 }
 
 /**
- * Returns the call with another `cancel`, which sends no `notifications/cancelled`. It cancels the task, as soon as the upstream has sent
- * the id of the task.
+ * Returns the call with another `cancel`, which sends no `notifications/cancelled`: a task is cancelled by its id.
  *
+ * @param onLate runs when the upstream answers a cancelled call, with the id of the task if there is one.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
  */
-function cancelledAsTask(call: Call<Exchange>, cancelTask: (task: string) => void): Call<Exchange> {
+function cancelledAsTask(call: Call<Exchange>, onLate: (task: string | undefined) => void): Call<Exchange> {
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
-  const cancelCreated = (answer: Answer) => {
-    const task = answer.kind === 'result' ? RawObject.parse(answer.result).object('task')?.string('taskId') : undefined;
-    if (task !== undefined) cancelTask(task);
-  };
+  const onAnswer = (answer: Answer) =>
+    onLate(answer.kind === 'result' ? RawObject.parse(answer.result).object('task')?.string('taskId') : undefined);
   return {
     id: call.id,
     context: call.context,
@@ -192,7 +210,7 @@ function cancelledAsTask(call: Call<Exchange>, cancelTask: (task: string) => voi
     cancel: () => {
       call.abandon();
       reject(new GatewayError('cancelled'));
-      call.answer.then(cancelCreated).catch(() => undefined);
+      call.answer.then(onAnswer).catch(() => undefined);
     },
   };
 }
