@@ -25,6 +25,8 @@ export class JoinedProcesses {
   readonly #sessions = new Map<string, string>();
   /** What runs if a process loses a session, by session. */
   readonly #onLost = new Map<string, () => void>();
+  /** What runs if a process loses a connection, by connection. */
+  readonly #onConnectionLost = new Map<string, () => void>();
   /** Takes every session that another process opens, or rejects with an error; undefined for neither. */
   claimant: string | Error | undefined;
   /** The reason why no process can pass modern requests on; undefined if all can. */
@@ -38,6 +40,15 @@ export class JoinedProcesses {
   revoke(session: SessionRef): void {
     this.#sessions.delete(nameOf(session));
     this.#onLost.get(nameOf(session))?.();
+  }
+
+  /** Takes all connections from their processes and tells them so, as a store does when a lease has lapsed. */
+  revokeConnections(): void {
+    for (const [name, onLost] of this.#onConnectionLost) {
+      this.#sessions.delete(name);
+      onLost();
+    }
+    this.#onConnectionLost.clear();
   }
 
   join(): JoinedProcess {
@@ -58,8 +69,11 @@ export class JoinedProcesses {
       },
       formerOf: () => undefined,
       holds: (ref) => this.#sessions.get(nameOfConnection(ref)) === name,
-      onConnectionLost: () => undefined,
-      releaseConnection: (ref) => void this.#sessions.delete(nameOfConnection(ref)),
+      onConnectionLost: (ref, listener) => void this.#onConnectionLost.set(nameOfConnection(ref), listener),
+      releaseConnection: (ref) => {
+        this.#sessions.delete(nameOfConnection(ref));
+        this.#onConnectionLost.delete(nameOfConnection(ref));
+      },
       successor: () => undefined,
       release: (session) => {
         this.#sessions.delete(nameOf(session));

@@ -8,11 +8,14 @@ import { getOrMake } from '../../map-entries.ts';
 /** A connection that nobody uses belongs to the next process that asks, after this time. */
 const UNUSED_MS = 30_000;
 
+/** A client group, with its `subscriptions/listen` streams. */
+type Group = ConnectionHolder & { readonly subscribers: Iterable<{ close(): void }> };
+
 export interface ConnectionOwnersParts {
   readonly owners: Owners;
   readonly upstreams: Upstreams;
   /** The client groups of this process. */
-  readonly groups: Iterable<ConnectionHolder>;
+  readonly groups: Iterable<Group>;
   readonly links: Pick<HolderLinks, 'open' | 'releaseAt'>;
 }
 
@@ -107,14 +110,16 @@ export class ConnectionOwners {
     this.#parts.owners.onConnectionLost(held.ref, () => {
       this.#held.delete(held.name);
       for (const one of this.#groupsOf(held)) {
+        // Their clients listen again, also at the process that has the connection now.
+        for (const subscriber of one.subscribers) subscriber.close();
         if (one.linkPromises.has(held.upstream)) this.#parts.links.releaseAt(one, held.upstream);
       }
     });
   }
 
   /** Returns the groups of this process that may have a link of a connection. */
-  #groupsOf({ principal, view }: Held): readonly ConnectionHolder[] {
-    const isMeant = (group: ConnectionHolder) => group.principal === principal && (view ?? group.view) === group.view;
+  #groupsOf({ principal, view }: Held): readonly Group[] {
+    const isMeant = (group: Group) => group.principal === principal && (view ?? group.view) === group.view;
     return [...this.#parts.groups].filter(isMeant);
   }
 

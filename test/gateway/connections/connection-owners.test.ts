@@ -8,6 +8,7 @@ import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { type ModernOptions, modernRequest } from '../../support/modern-client.ts';
 import { stopTime } from '../../support/stopped-time.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
@@ -20,6 +21,7 @@ interface Joined extends AsyncDisposable {
   call(at: 0 | 1, options?: ModernOptions): Promise<void>;
   /** Returns the number of calls that the upstream got from each process. */
   counts(): readonly number[];
+  readonly upstreams: readonly MemoryUpstream[];
 }
 
 /** Starts two processes of one gateway. The upstream of each counts its calls. */
@@ -27,7 +29,11 @@ async function join(own: Partial<UpstreamConfig> = {}): Promise<Joined> {
   const joined = new JoinedProcesses();
   const upstream = (): MemoryUpstream =>
     memoryUpstream({
-      lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+      capabilities: { tools: { listChanged: true }, resources: { subscribe: true } },
+      lists: {
+        tools: [{ name: 'act', inputSchema: { type: 'object' } }],
+        resources: [{ uri: 'file:///a', name: 'a' }],
+      },
       request: (peer, request) => peer.send(result(request, { content: [] })),
     });
   const upstreams = [upstream(), upstream()] as const;
@@ -39,6 +45,7 @@ async function join(own: Partial<UpstreamConfig> = {}): Promise<Joined> {
   return {
     joined,
     processes: cores,
+    upstreams,
     call: async (at, options) => {
       const { error } = await modernRequest(cores[at], 'tools/call', toolCall('up__act'), options).reply;
       assert.equal(error, undefined);
@@ -125,3 +132,32 @@ test('a connection is used as long as any client of its principal uses it', TIME
   await joined.call(1);
   assert.deepEqual(joined.counts(), [3, 0]);
 });
+
+for (const notifications of [{ resourceSubscriptions: ['up+file:///a'] }, { toolsListChanged: true }]) {
+  test(
+    `a stream for ${Object.keys(notifications)[0]} ends when its process loses the connection`,
+    TIMEOUT,
+    async () => {
+      await using joined = await join();
+      const [first] = joined.processes;
+      await joined.call(0);
+      const listen = async () => {
+        const stream = modernRequest(first, 'subscriptions/listen', { notifications });
+        await waitUntil(() => stream.messages.length > 0);
+        return stream;
+      };
+      const before = await listen();
+      joined.joined.revokeConnections();
+      assert.equal((await before.reply).error, undefined);
+      await joined.call(1);
+      const { messages, call } = await listen();
+      const changed = 'toolsListChanged' in notifications ? 'tools/list_changed' : 'resources/updated';
+      const params = { uri: 'file:///a' };
+      const change = JSON.stringify({ jsonrpc: '2.0', method: `notifications/${changed}`, params });
+      for (const peer of joined.upstreams[1]?.open ?? []) peer.send(change);
+      await waitUntil(() => messages.length > 1);
+      call.close();
+      assert.deepEqual(joined.counts(), [1, 1]);
+    },
+  );
+}
