@@ -88,13 +88,16 @@ export class ConnectionOwners {
   #placeOf(group: ConnectionHolder, upstream: Upstream): Held | undefined {
     const scope = stateScopeOf(upstream, group.era);
     if (scope === 'none') return undefined;
+    const view = scope === 'principal' ? undefined : group.view;
     const places = getOrMake(this.#places, group, () => new Map());
-    return getOrMake(places, upstream.id, () => {
-      const view = scope === 'principal' ? undefined : group.view;
-      const ref = { principal: group.principal, name: JSON.stringify([upstream.id, view ?? null]) };
-      const name = JSON.stringify([ref.principal, ref.name]);
-      return { ref, name, upstream: upstream.id, principal: group.principal, view, usedMs: 0 };
-    });
+    const known = places.get(upstream.id);
+    // A reload may have changed the isolation.
+    if (known !== undefined && known.view === view) return known;
+    const ref = { principal: group.principal, name: JSON.stringify([upstream.id, view ?? null]) };
+    const name = JSON.stringify([ref.principal, ref.name]);
+    const place = { ref, name, upstream: upstream.id, principal: group.principal, view, usedMs: 0 };
+    places.set(upstream.id, place);
+    return place;
   }
 
   /** Notes that a connection is used. All groups that use it share one object, so that each of them keeps it. */

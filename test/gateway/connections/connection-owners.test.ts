@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
@@ -114,6 +115,19 @@ test('a connection that nobody uses any more is free for other processes', TIMEO
   assert.deepEqual(joined.counts(), [2, 0], 'it was open until the sweep');
   core.sweep(laterMs + 100_000);
   core.sweep(laterMs + 200_000);
+  await joined.call(1);
+  assert.deepEqual(joined.counts(), [2, 1]);
+});
+
+test('after a change of the isolation, all clients of a principal go to one process', TIMEOUT, async () => {
+  await using joined = await join({ isolation: 'session' });
+  await joined.call(1);
+  for (const { core, config } of joined.processes) {
+    const upstreams = config.upstreams.map((upstream) => ({ ...upstream, isolation: 'principal' as const }));
+    const next = { ...config, upstreams };
+    await core.apply(next, diffConfigs(config, next));
+  }
+  await joined.call(0, { view: 'up' });
   await joined.call(1);
   assert.deepEqual(joined.counts(), [2, 1]);
 });
