@@ -117,10 +117,12 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     return record;
   }
 
-  /** Closes the connection of a removed link, and then gives it back to the quotas. */
+  /** Closes the connection of a removed link, and then gives it back to the quotas. Its tasks keep their calls in memory no longer. */
   close({ link, permit }: OpenLink<Context, User>): Promise<void> {
     const closing = link.connection.close().finally(() => {
       permit.release();
+      for (const { timer } of link.tasks.values()) clearTimeout(timer);
+      link.tasks.clear();
       this.#closing.delete(closing);
     });
     this.#closing.add(closing);

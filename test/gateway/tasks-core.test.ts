@@ -230,6 +230,18 @@ test('a tool that runs as a task is not called again when its process has gone',
   assert.equal(memory.peers.flatMap(({ received }) => received).filter((one) => isCall(one)).length, 1);
 });
 
+test('a task keeps nothing of its session in memory when its connection has closed', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', asTask('up__job'));
+  const upstream = gateway.core.upstreams.get('up');
+  const link = [...(upstream?.links() ?? [])].find(({ tasks }) => tasks.size > 0);
+  await gateway.core.gateway.endSession(client.session);
+  await upstream?.stop();
+  assert.deepEqual([link?.connection.isClosed, link?.tasks.size], [true, 0]);
+});
+
 // M-009
 test('notifications and questions about a task have the client’s id and reach only it', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();

@@ -40,6 +40,7 @@ export function taskExchange(
 export function hold(site: TaskSite, state: RawObject, owner: Exchange, onLimit: (limit: LimitName) => void): void {
   const ttlMs = Number(state.raw('ttl') ?? state.raw('ttlMs') ?? Infinity);
   const { link } = site;
+  if (link.connection.isClosed) return;
   const task = detach(site.task);
   release({ link, task });
   const forMs = Math.min(HOLD_MS, Number.isFinite(ttlMs) ? ttlMs : HOLD_MS);
