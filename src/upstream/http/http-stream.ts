@@ -12,6 +12,8 @@ export interface Attempts {
   readonly failed: number;
   /** Number of successive streams that ended soon without an event. */
   readonly empty: number;
+  /** Number of successive streams that ended soon. */
+  readonly short: number;
   /** True if one of all attempts has opened a stream. */
   readonly hasOpened: boolean;
 }
@@ -34,8 +36,11 @@ export type NextStepDecider = (
 
 const RETRY_MS = 1_000;
 const JITTER_MS = 100;
-/** A stream that ends sooner than this without an event counts as empty. */
-const EMPTY_MS = 5_000;
+/** A stream that ends sooner than this counts as short, and without an event as empty. */
+const SHORT_MS = 5_000;
+
+/** The shortest pause after two short streams, whatever the server asks. */
+const SHORT_PAUSE_MS = 250;
 
 /** The pause after our credentials were refused, which an operator may replace. It doubles up to the longest. */
 const REFUSED_MS = 60_000;
@@ -62,15 +67,15 @@ export function reconnectMs(retryMs: number | undefined, failures: number, rando
   return Math.ceil(least + random * Math.min(JITTER_MS, base / 10));
 }
 
-function waitMs(end: StreamEnd, failures: number, position: StreamPosition): number {
-  const ms = reconnectMs(position.retryMs, failures, Math.random());
+function waitMs(end: StreamEnd, failures: number, { short }: Attempts, { retryMs }: StreamPosition): number {
+  const ms = reconnectMs(retryMs, failures, Math.random());
   const askedMs = end.kind === 'refused' ? (end.retryAfterMs ?? 0) : 0;
-  return Math.min(Math.max(ms, askedMs), MAX_TIMER_MS);
+  return Math.min(Math.max(ms, askedMs, short > 1 ? SHORT_PAUSE_MS : 0), MAX_TIMER_MS);
 }
 
 /** Decides about the stream for messages without a request: retries as long as the session exists. */
 export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, inSession) => {
-  const delayMs = waitMs(end, attempts.failed + Math.max(0, attempts.empty - 1), position);
+  const delayMs = waitMs(end, attempts.failed + Math.max(0, attempts.empty - 1), attempts, position);
   switch (end.kind) {
     case 'ended':
     case 'broken':
@@ -98,12 +103,12 @@ export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, i
 
 /** Decides about the stream of one request that ended before the answer: retries until the answer cannot be expected any more. */
 export const afterResumedStreamEnd: NextStepDecider = (end, attempts, position, inSession) => {
-  const delayMs = waitMs(end, attempts.failed, position);
+  const delayMs = waitMs(end, attempts.failed, attempts, position);
   const isExhausted = attempts.failed >= LIMITS.resumeAttempts;
   switch (end.kind) {
     case 'ended':
       // Some servers let clients poll: each stream is empty until the answer is available.
-      return { kind: 'again', delayMs: attempts.empty > 1 ? Math.max(delayMs, RETRY_MS / 4) : delayMs };
+      return { kind: 'again', delayMs };
     case 'broken':
       return isExhausted ? { kind: 'give-up', reason: end.error, limit: 'resumeAttempts' } : { kind: 'again', delayMs };
     case 'unreadable':
@@ -149,7 +154,7 @@ export class ReconnectingStream {
   readonly #position: StreamPosition;
   #get: EventGet | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #attempts: Attempts = { failed: 0, empty: 0, hasOpened: false };
+  #attempts: Attempts = { failed: 0, empty: 0, short: 0, hasOpened: false };
   #isClosed = false;
 
   constructor(parts: ReconnectingStreamParts) {
@@ -193,15 +198,20 @@ export class ReconnectingStream {
       onOpen: () => this.#parts.onAttempt?.(),
       onEnd: (end) => {
         this.#parts.onAttempt?.();
-        const wasUseful = hasEvent || position.lastEventId !== startEventId || performance.now() - openedMs > EMPTY_MS;
-        const { failed, empty, hasOpened } = this.#attempts;
-        if (!get.isOpen) this.#attempts = { failed: failed + 1, empty, hasOpened };
-        else this.#attempts = { failed: 0, empty: wasUseful ? 0 : empty + 1, hasOpened: true };
+        const hadEvent = hasEvent || position.lastEventId !== startEventId;
+        this.#attempts = this.#attemptsAfter(get, performance.now() - openedMs, hadEvent);
         this.#onEnd(end);
       },
     });
     this.#get = get;
     this.#parts.open(get, position);
+  }
+
+  #attemptsAfter({ isOpen }: EventGet, livedMs: number, hadEvent: boolean): Attempts {
+    const { failed, empty, short } = this.#attempts;
+    if (!isOpen) return { ...this.#attempts, failed: failed + 1 };
+    const isShort = livedMs <= SHORT_MS;
+    return { failed: 0, empty: isShort && !hadEvent ? empty + 1 : 0, short: isShort ? short + 1 : 0, hasOpened: true };
   }
 
   #onEnd(end: StreamEnd): void {

@@ -269,7 +269,7 @@ for (const { retryMs, failures, random, ms } of reconnects) {
 }
 
 const position = { lastEventId: 'e-1', retryMs: undefined };
-const once = { failed: 1, empty: 0, hasOpened: true };
+const once = { failed: 1, empty: 0, short: 0, hasOpened: true };
 const refused = (status: number) => ({ kind: 'refused', status, retryAfterMs: undefined }) as const;
 const broken = { kind: 'broken', error: new GatewayError('upstream-lost') } as const;
 const tooLarge = { kind: 'unreadable', error: new GatewayError('too-large') } as const;

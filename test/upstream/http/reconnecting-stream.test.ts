@@ -31,6 +31,7 @@ class Reader implements AsyncDisposable {
   readonly session: HttpSession;
   readonly stream: ReconnectingStream;
   attempts = 0;
+  opened = 0;
   readonly #wire: WirePool;
 
   constructor({ url }: Upstream, lastEventId = '', target: HttpTarget = { kind: 'http', url, headers: {} }) {
@@ -42,7 +43,10 @@ class Reader implements AsyncDisposable {
       options: { upstream: 'notes', messageBytes: 1_000, receiving: UNBOUNDED },
       position: { lastEventId, retryMs: undefined },
       decide: afterServerStreamEnd,
-      open: (get, position) => wire.dispatch(session.get(position), get),
+      open: (get, position) => {
+        this.opened += 1;
+        wire.dispatch(session.get(position), get);
+      },
       onHeaders: (headers) => session.keepCookies(headers),
       inSession: () => session.id !== undefined,
       onText: (text) => this.texts.push(text),
@@ -92,6 +96,28 @@ test('a stream that ends or breaks is opened again at its last event', LIMIT, as
     [undefined, 'a', 'b', 'c'],
   );
 });
+
+for (const [what, text] of [
+  ['without data', 'retry: 0\nid: a\ndata:\n\n'],
+  ['with a message', `retry: 0\n${event(progress(1), 'a')}`],
+] as const) {
+  test(`a stream that ends again after an event ${what} waits for 250 ms`, LIMIT, async (t) => {
+    await using server = await inTurn(ending(text), ending(text), ending(text));
+    const time = stopTime(t);
+    await using reader = new Reader(server);
+    reader.stream.start(0);
+    await waitUntil(() => reader.attempts === 2);
+    time.pass(1);
+    await waitUntil(() => reader.attempts === 4);
+    time.pass(249);
+    assert.equal(reader.opened, 2);
+    time.pass(1);
+    assert.equal(reader.opened, 3);
+    await waitUntil(() => reader.attempts === 6);
+    time.pass(250);
+    await reader.ends.at(0);
+  });
+}
 
 test('a stream begins at the position that it is given', LIMIT, async () => {
   await using server = await inTurn();
