@@ -42,12 +42,14 @@ export class EventReader {
    * @param position is updated before `onEvent` is called, also by events without data.
    * @param limitChars the largest accepted event, in UTF-16 code units.
    * @param onLimit called for an event id that is too long. From such an event on, the stream cannot be resumed.
+   * @param onIgnored called for each comment and each line that is no known field.
    */
   constructor(
     position: StreamPosition,
     limitChars: number,
     onEvent: (type: string, data: string) => void,
     onLimit?: (limit: LimitName) => void,
+    onIgnored?: () => void,
   ) {
     this.#limitChars = limitChars;
     this.#parser = createParser({
@@ -67,10 +69,12 @@ export class EventReader {
       },
       onComment: (comment) => {
         this.#pendingBytes = Math.max(0, this.#pendingBytes - comment.length - COMMENT.length);
+        onIgnored?.();
       },
       onError(error) {
         // The other errors concern fields that the specification tells readers to ignore.
         if (error.type === 'max-buffer-size-exceeded') throw new EventTooLargeError(limitChars);
+        onIgnored?.();
       },
     });
   }

@@ -1,10 +1,12 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
+import { LIMITS } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
 import { isEncoded, mediaType, missingScopes, redirectLocation, retryAfterMs } from './http-headers.ts';
 import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
+import { TokenBucket } from '../rpc/token-bucket.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
 /**
@@ -56,6 +58,8 @@ export class UpstreamPost implements WireHandler {
   #reader: EventReader | undefined;
   /** Counts the message that is being received, if it is large. */
   #received: ReceivedMessage | undefined;
+  /** Undefined until the event stream has something that is no message. */
+  #ignoredRate: TokenBucket | undefined;
   #position: StreamPosition | undefined;
   #refused: ErrorResponse | undefined;
   /** True if the body of the refusal cannot be an answer. */
@@ -261,10 +265,17 @@ export class UpstreamPost implements WireHandler {
     this.#position = position;
     this.#stage = 'events';
     const onEvent = (type: string, data: string) => {
-      if (type === 'message' && data !== '' && this.#stage === 'events') this.#handler.onText(this, data);
+      if (type !== 'message' || data === '') this.#limitIgnored();
+      else if (this.#stage === 'events') this.#handler.onText(this, data);
     };
     const { messageBytes, onLimit } = this.#handler.options;
-    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit);
+    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => this.#limitIgnored());
+  }
+
+  #limitIgnored(): void {
+    this.#ignoredRate ??= new TokenBucket(LIMITS.notificationsPerSecond);
+    const waitMs = this.#ignoredRate.take(performance.now());
+    if (waitMs > 0 && this.pause(waitMs)) this.#handler.options.onLimit?.('notificationsPerSecond');
   }
 
   #onEventStreamEnd(thrown: Error | undefined): void {

@@ -11,7 +11,7 @@ import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
 import { WireOpeners } from '../../../src/upstream/http/http-wire.ts';
 import { DroppedMessages } from '../../../src/upstream/rpc/dropped-messages.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
-import { event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/http-harness.ts';
+import { connect, event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/http-harness.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -126,16 +126,35 @@ const MALFORMED = '{"jsonrpc":"1.0","id":123456789,"result":{}}';
 const STRAY_PROGRESS =
   '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":123456789,"progress":1}}';
 
-const STRAY = [
-  { what: 'answers to unknown requests', kind: 'http', transport: httpTransport, text: UNKNOWN, lines: 1 },
-  { what: 'answers to unknown requests', kind: 'modern', transport: modernHttpTransport, text: UNKNOWN, lines: 1 },
-  { what: 'answers to unknown requests', kind: 'sse', transport: sseTransport, text: UNKNOWN, lines: 0 },
-  { what: 'malformed answers', kind: 'http', transport: httpTransport, text: MALFORMED, lines: 1 },
-  { what: 'malformed answers', kind: 'sse', transport: sseTransport, text: MALFORMED, lines: 1 },
-  { what: 'progress of no request', kind: 'http', transport: httpTransport, text: STRAY_PROGRESS, lines: 0 },
+const KINDS = [
+  { kind: 'http', transport: httpTransport },
+  { kind: 'modern', transport: modernHttpTransport },
+  { kind: 'sse', transport: sseTransport },
+] as const;
+const IGNORED = [
+  { what: 'comments', sent: ':\n\n', lines: 0 },
+  { what: 'events of another type', sent: 'event: x\ndata: y\n\n', lines: 0 },
+  { what: 'events without data', sent: 'data:\n\n', lines: 0 },
+  { what: 'unknown fields', sent: 'x\n', lines: 0 },
 ] as const;
 
-for (const { what, kind, transport, text, lines } of STRAY) {
+const STRAY = [
+  { what: 'answers to unknown requests', kind: 'http', transport: httpTransport, sent: event(UNKNOWN), lines: 1 },
+  {
+    what: 'answers to unknown requests',
+    kind: 'modern',
+    transport: modernHttpTransport,
+    sent: event(UNKNOWN),
+    lines: 1,
+  },
+  { what: 'answers to unknown requests', kind: 'sse', transport: sseTransport, sent: event(UNKNOWN), lines: 0 },
+  { what: 'malformed answers', kind: 'http', transport: httpTransport, sent: event(MALFORMED), lines: 1 },
+  { what: 'malformed answers', kind: 'sse', transport: sseTransport, sent: event(MALFORMED), lines: 1 },
+  { what: 'progress of no request', kind: 'http', transport: httpTransport, sent: event(STRAY_PROGRESS), lines: 0 },
+  ...IGNORED.flatMap((ignored) => KINDS.map((kind) => ({ ...ignored, ...kind }))),
+] as const;
+
+for (const { what, kind, transport, sent, lines } of STRAY) {
   // SEC-24
   test(`limit notificationsPerSecond: a flood of ${what} is paused and counted, ${kind}`, BOUNDED, async () => {
     let events: ServerResponse | undefined;
@@ -146,7 +165,7 @@ for (const { what, kind, transport, text, lines } of STRAY) {
       } else if (request.rpc === 'tools/call') {
         if (kind === 'sse') response.writeHead(202).end();
         else events = response.writeHead(200, EVENTS);
-        events?.write(event(text).repeat(COUNT) + event(result(request.id)));
+        events?.write(sent.repeat(COUNT) + event(result(request.id)));
       } else response.writeHead(202).end();
     });
     const target = { kind: kind === 'sse' ? 'sse' : 'http', url: server.url, headers: {} } as const;
@@ -179,3 +198,14 @@ for (const { what, kind, transport, text, lines } of STRAY) {
     await wire.destroy();
   });
 }
+
+test('keep-alives of hours that arrive at once pause no stream', BOUNDED, async () => {
+  await using server = await serve((request, response) =>
+    stream(response, ': ping\r\n\r\n'.repeat(1_900), event(result(request.id))),
+  );
+  const reached: string[] = [];
+  await using peer = await connect(server.url, { onLimit: (limit) => reached.push(limit) });
+  peer.request(2);
+  await peer.answer(2);
+  assert.deepEqual(reached, []);
+});
