@@ -38,10 +38,16 @@ export const SESSION_REFUSALS = new Set([400, 401, 422]);
 const SESSION_UNKNOWN =
   /\b(?:no valid|invalid|unknown|missing|expired) (?:mcp[- ]?)?session|\bsession(?: id)?\b.{0,40}\b(?:not found|not initialized|invalid|unknown|expired|terminated|does not exist|required)\b|\bserver (?:is )?not initialized/i;
 
+/** Returns whether an error of JSON-RPC is about our session. Some servers put it into an answer with our id. */
+function isAboutSession(response: Response): boolean {
+  if (response.kind !== 'error' || response.error.code === RPC.methodNotFound) return false;
+  return /session|not initialized/i.test(response.error.message);
+}
+
 function saysSessionUnknown({ status, text, body }: ErrorResponse, response: Response | undefined): boolean {
   if (!SESSION_REFUSALS.has(status)) return false;
   // Servers of older SDKs send this as JSON-RPC, with no id or one of their own.
-  if (response?.kind === 'error') return /session|not initialized/i.test(response.error.message);
+  if (response?.kind === 'error') return isAboutSession(response);
   return SESSION_UNKNOWN.test((text ?? body ?? '').slice(0, MAX_MESSAGE_CHARS));
 }
 
@@ -69,7 +75,7 @@ export function interpretErrorResponse(
   const response = readResponse(refused.body);
   const error = response?.kind === 'error' ? response.error : undefined;
   const isOwn = response !== undefined && sentBackId(response.id) === id;
-  if (status === 404 && inSession && !(isOwn && error?.code === RPC.methodNotFound)) return { kind: 'session-lost' };
+  if (status === 404 && inSession && (!isOwn || isAboutSession(response))) return { kind: 'session-lost' };
   if (isOwn && status !== 429) return { kind: 'answer', response, isNamed: true };
   if (inSession && saysSessionUnknown(refused, response)) return { kind: 'session-lost' };
   if (status === 400 && error !== undefined && response?.id === 'null') {

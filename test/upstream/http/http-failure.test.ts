@@ -138,6 +138,7 @@ const answers = [
   { name: '400 without an id', status: 400, id: null, code: -32602 },
   { name: '500 with our id', status: 500, id: 2, code: -32603 },
   { name: '404 that says the method is unknown', status: 404, id: 2, code: -32601 },
+  { name: '404 with our id', status: 404, id: 2, code: -32002 },
 ];
 
 for (const { name, status, id, code } of answers) {
@@ -154,6 +155,17 @@ for (const { name, status, id, code } of answers) {
     assert.equal(answer.kind === 'error' && answer.error.code, code);
   });
 }
+
+test('a result with HTTP 404 within a session is the answer', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (greeted(request, response)) return;
+    response.writeHead(404, { 'content-type': 'application/json' }).end(result(request.id));
+  });
+  await using peer = await connect(server.url);
+  await peer.greet();
+  peer.request(2);
+  assert.equal((await peer.answer(2)).kind, 'result');
+});
 
 const garbage = [
   { name: 'HTML', type: 'text/html', body: '<html>canary</html>', says: /answered text\/html where JSON or an event/ },

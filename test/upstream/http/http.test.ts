@@ -341,7 +341,15 @@ const JSON_TYPE = 'application/json';
 const FOREIGN_ID =
   '{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID provided"}}';
 
+const NOT_FOUND = '{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"}';
+
 const REFUSALS = [
+  { what: 'no id', status: 404, type: JSON_TYPE, body: `${NOT_FOUND},"id":null}` },
+  { what: 'an empty id', status: 404, type: JSON_TYPE, body: `${NOT_FOUND},"id":""}` },
+  { what: 'our id', status: 404, type: JSON_TYPE, body: `${NOT_FOUND},"id":2}` },
+  { what: 'an id of its own', status: 404, type: JSON_TYPE, body: FOREIGN_ID },
+  { what: 'JSON that is no message', status: 404, type: JSON_TYPE, body: '{"error":"gone"}' },
+  { what: 'plain text', status: 404, type: 'text/plain; charset=utf-8', body: 'session not found\n' },
   { what: 'text without a type', status: 400, type: undefined, body: 'Bad Request: No valid session ID provided' },
   { what: 'plain text', status: 400, type: 'text/plain; charset=utf-8', body: 'Invalid session ID\n' },
   { what: 'an id of its own', status: 400, type: JSON_TYPE, body: FOREIGN_ID },
