@@ -102,7 +102,8 @@ export function createClientRequests(
   });
   const { outcomes } = state;
   const parked = new ParkedCalls({ ...shared, process: owners.name, outcomes, gauge: metrics.parked });
-  const connectionOwners = new ConnectionOwners({ owners, upstreams, groups, links });
+  const groupsOf = (principal: string) => groups.ofPrincipal(principal);
+  const connectionOwners = new ConnectionOwners({ owners, upstreams, groupsOf, links });
   const streamBytes = new ByteBounds(LISTEN_URIS, onLimit);
   const answering = { ...shared, calls, tasks };
   const modernRequests = new ModernRequests({

@@ -217,9 +217,14 @@ export class ClientGroups {
    */
   *siblingsOf(holder: ConnectionHolder): Iterable<ClientGroup> {
     if (holder.isOneClient) return;
-    for (const group of this.#byPrincipal.get(holder.principal) ?? []) {
-      if (group !== holder) yield group;
-      for (const exclusive of group.exclusiveGroups()) if (exclusive !== holder) yield exclusive;
+    for (const group of this.ofPrincipal(holder.principal)) if (group !== holder) yield group;
+  }
+
+  /** Yields the groups of a principal, at all endpoints. */
+  *ofPrincipal(principal: string): Iterable<ClientGroup> {
+    for (const group of this.#byPrincipal.get(principal) ?? []) {
+      yield group;
+      yield* group.exclusiveGroups();
     }
   }
 

@@ -14,8 +14,8 @@ type Group = ConnectionHolder & { readonly subscribers: Iterable<{ close(): void
 export interface ConnectionOwnersParts {
   readonly owners: Owners;
   readonly upstreams: Upstreams;
-  /** The client groups of this process. */
-  readonly groups: Iterable<Group>;
+  /** Returns the client groups of a principal in this process. */
+  readonly groupsOf: (principal: string) => Iterable<Group>;
   readonly links: Pick<HolderLinks, 'open' | 'releaseAt'>;
 }
 
@@ -122,8 +122,7 @@ export class ConnectionOwners {
 
   /** Returns the groups of this process that may have a link of a connection. */
   #groupsOf({ principal, view }: Held): readonly Group[] {
-    const isMeant = (group: Group) => group.principal === principal && (view ?? group.view) === group.view;
-    return [...this.#parts.groups].filter(isMeant);
+    return [...this.#parts.groupsOf(principal)].filter((group) => (view ?? group.view) === group.view);
   }
 
   /** Lets other processes have the connections that nobody uses here. @param nowMs monotonic. */

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
+import { ClientGroups } from '../../../src/gateway/clients/client-group.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
@@ -175,3 +176,13 @@ for (const notifications of [{ resourceSubscriptions: ['up+file:///a'] }, { tool
     },
   );
 }
+
+test('a sweep does not look at all client groups for each connection', TIMEOUT, async (t) => {
+  await using joined = await join();
+  for (const key of ['ann', 'ben', 'cid', 'dan']) await joined.call(0, { principal: principal(key) });
+  const walks = t.mock.method(ClientGroups.prototype, Symbol.iterator);
+  joined.processes[0].core.sweep(performance.now() + 31_000);
+  assert.ok(walks.mock.callCount() <= 1, `${walks.mock.callCount()} walks for 4 connections`);
+  await joined.call(1, { principal: principal('dan') });
+  assert.deepEqual(joined.counts(), [5, 0], 'connections with open links are kept');
+});
