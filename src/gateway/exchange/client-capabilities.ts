@@ -92,7 +92,7 @@ export function canBeAsked(clientCapabilities: RawObject, method: string, params
   return needed !== undefined && declaresAll(clientCapabilities, needed);
 }
 
-/** Returns the code with which a client refuses a server request that it cannot receive: it lacks the method, or only a part of it. */
+/** Returns the code with which a client refuses a server request: it lacks the method, or only a part of it. */
 export function refusalCode(clientCapabilities: RawObject, method: string): number {
   const features = Object.keys(capabilitiesNeededFor(method, RawObject.EMPTY) ?? {});
   const isKnown = features.every((feature) => clientCapabilities.raw(feature) !== undefined);

@@ -116,7 +116,7 @@ test('instructions of an endpoint without tools name each upstream that is not u
   assert.equal(noToolsNote(viewOf(['up', 'up__']), lifecycleOf, NOW_MS), undefined);
 });
 
-test('instructions name an upstream that starts again after a failure, and one whose lists fail', () => {
+test('instructions name an upstream that starts again, and one whose lists fail', () => {
   const view = viewOf(['up', 'up__'], ['slow', 'slow__'], ['again', 'again__'], ['mute', 'mute__']);
   const again = 'upstream "again" is started again after a failure: did not answer within 30 s';
   const mute = 'upstream "mute" is degraded: tools/list failed: fetch failed (-32603)';

@@ -186,7 +186,7 @@ test('a task of 2025-11-25 is reached with other capabilities than those of its 
 });
 
 // X-042
-test('an error names a task by its sealed id once, however short the id of the upstream', TIMEOUT, async () => {
+test('an error names a task by its sealed id once, however short its own id is', TIMEOUT, async () => {
   let message = '';
   const { memory } = coreTaskUpstream(undefined, () => ({ code: -32603, message }), 't');
   await using gateway = await testCore({ up: { memory } });

@@ -149,7 +149,7 @@ for (const fields of refused) {
 }
 
 // SEC-27
-test('only what may belong to an unfinished event is pending, and never more than the limit', () => {
+test('only what an unfinished event may have is pending, at most the limit', () => {
   const pendingAfter = (text: string, times: number): number => {
     const reader = new EventReader({ lastEventId: '', retryMs: undefined }, 1_000, () => undefined);
     for (let n = 0; n < times; n++) reader.feed(Buffer.from(text));
