@@ -45,7 +45,7 @@ export async function drain({ core, edge, replicas, log }: DrainParts): Promise<
     log.warn({ err: thrown }, 'sessions cannot be given to other replicas at the moment');
   });
   const hasSuccessor = () => core.gateway.successor() !== undefined;
-  edge.drain();
+  edge.drain(hasOthers);
   let areCountsGiven = false;
   let busyMs = -Infinity;
   for (;;) {

@@ -240,10 +240,14 @@ export class Edge {
     };
   }
 
-  /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
-  drain(): void {
+  /**
+   * Refuses new requests. Requests in flight continue. Streams on which no answer is due end at once if another process takes them, else in
+   * {@link finish}. Many clients open a stream again twice within seconds, and never after that.
+   */
+  drain(hasOthers: boolean): void {
     this.#clients.listener.announceEnd();
-    this.#endpoints.drain();
+    if (hasOthers) this.#endpoints.drain();
+    else this.#endpoints.refuseNew();
   }
 
   /** The reasons for which new requests are refused, or API keys are not those of their store, in words. */
@@ -272,7 +276,7 @@ export class Edge {
 
   /** Resolves when the responses that have begun are written, at the latest after `waitMs`. */
   async finish(waitMs: number): Promise<void> {
-    // Ends the streams on which an answer was due the first time.
+    // Ends the streams that were left, and those on which an answer was due.
     this.#endpoints.drain();
     await this.#clients.finish(waitMs);
   }

@@ -162,12 +162,18 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
   }
 
-  /** Ends the streams on which no answer is due, and refuses new requests. */
-  drain(): void {
+  /** Refuses new requests, and ends streams that are answers of their own. Those of sessions go on. */
+  refuseNew(): void {
     this.#isDraining = true;
-    this.streams.drain();
+    this.streams.endListens(() => true);
     for (const listen of this.forwarded.listens) listen.close();
     this.endPassedOnStreams();
+  }
+
+  /** Ends the streams on which no answer is due, and refuses new requests. */
+  drain(): void {
+    this.refuseNew();
+    this.streams.drain();
   }
 
   /** Ends the event streams of clients that come from other processes. The clients open them again. */

@@ -16,7 +16,7 @@ const successor: Owner = {
 
 function edgeOf(steps: string[]): DrainParts['edge'] {
   return {
-    drain: () => steps.push('drain'),
+    drain: (hasOthers) => steps.push(hasOthers ? 'drain' : 'refuse'),
     finish: async () => void steps.push('finish'),
     forwardedCount: 0,
     retire: async () => void steps.push('retire'),
@@ -72,7 +72,7 @@ test('the only process ends as soon as its responses are written', TIMEOUT, asyn
     replicas: undefined,
     log,
   });
-  assert.deepEqual(steps, ['drain', 'finish']);
+  assert.deepEqual(steps, ['refuse', 'finish']);
 });
 
 test('requests that are passed on end first, also if all processes leave at once', TIMEOUT, async () => {

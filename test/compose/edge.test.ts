@@ -17,6 +17,7 @@ import { BOTH, getEvents, initialize, post, responseTo, rpc } from '../downstrea
 import { testCore } from '../support/core.ts';
 import { freePort } from '../support/free-port.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -408,9 +409,24 @@ test('idle streams end when the edge drains, and new requests are refused', TIME
   const edge = await tested.open({ auth: keysOf('ann') });
   try {
     const { session, get, sse } = await openStreams(edge, 'ann');
-    edge.drain();
+    edge.drain(true);
     await Promise.all([get.ended(), sse.ended()]);
     assert.equal((await post(`${edge.origin}/mcp`, rpc(1, 'ping'), session, bearer('ann'))).status, 503);
+  } finally {
+    await edge.close();
+  }
+});
+
+test('a stream that no other process can take ends after the calls in flight', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ auth: keysOf('ann') });
+  try {
+    const { session, get, sse } = await openStreams(edge, 'ann');
+    edge.drain(false);
+    await sse.ended();
+    assert.equal((await post(`${edge.origin}/mcp`, rpc(1, 'ping'), session, bearer('ann'))).status, 503);
+    assert.equal(get.isEnded, false);
+    await Promise.all([edge.finish(PATIENCE_MS), get.ended()]);
   } finally {
     await edge.close();
   }

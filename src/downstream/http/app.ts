@@ -34,6 +34,8 @@ export interface Endpoints {
   setConfig(config: Pick<Config, 'limits'>): void;
   /** Ends open streams of these principals on which no answer is due. */
   endStreams(isConcerned: (principal: Principal) => boolean): void;
+  /** Refuses new requests. Requests in flight continue, and so do the streams that clients could open nowhere else. */
+  refuseNew(): void;
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void;
 }
@@ -94,6 +96,10 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     endStreams(isConcerned) {
       mcp.streams.endOf(isConcerned);
       sse.endStreams(isConcerned);
+    },
+    refuseNew() {
+      mcp.refuseNew();
+      sse.drain();
     },
     drain() {
       mcp.drain();
