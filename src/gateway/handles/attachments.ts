@@ -8,7 +8,7 @@ import type { Link, Upstreams } from '../exchange/connection-holder.ts';
 import type { Sealer } from './sealer.ts';
 
 /**
- * Seals the texts by which a session is continued at its upstreams after a restart, or by another process. They contain session ids of upstreams,
+ * Seals the texts by which a session is continued at its upstreams after a restart, or by another process. They contain session ids and cookies of upstreams,
  * which no store may see.
  */
 export class Attachments {
@@ -27,12 +27,14 @@ export class Attachments {
    */
   async seal({ upstream: id, connection, hello }: Link, expiresMs: number): Promise<string | undefined> {
     const config = this.#upstreams.get(id)?.config;
-    if (connection.sessionId === undefined || config?.isolation !== 'session') return undefined;
+    const { session } = connection;
+    if (session === undefined || config?.isolation !== 'session') return undefined;
     const { revision, capabilities, serverInfo, instructions } = hello;
     const payload = {
       upstream: id,
       target: targetOf(config),
-      session: connection.sessionId,
+      session: session.id,
+      ...(session.cookies.length === 0 ? {} : { cookies: session.cookies }),
       revision,
       capabilities: capabilities.toString(),
       serverInfo: serverInfo.toString(),
@@ -46,7 +48,7 @@ export class Attachments {
     const config = this.#upstreams.get(id)?.config;
     const payload = await this.#sealer.unseal('attachment', text, Date.now());
     if (config === undefined || payload === undefined) return undefined;
-    const { upstream, target, session, revision, capabilities, serverInfo, instructions } = payload;
+    const { upstream, target, session, cookies, revision, capabilities, serverInfo, instructions } = payload;
     if (upstream !== id || target !== targetOf(config) || typeof session !== 'string') return undefined;
     if (typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
     if (typeof capabilities !== 'string' || typeof serverInfo !== 'string') return undefined;
@@ -56,8 +58,13 @@ export class Attachments {
       serverInfo: RawObject.parse(serverInfo),
       instructions: typeof instructions === 'string' ? instructions : undefined,
     };
-    return { sessionId: session, hello, target };
+    return { session: { id: session, cookies: textsOf(cookies) }, hello, target };
   }
+}
+
+/** Returns the texts of a list; none if it is no list, as in a text of an older version. */
+function textsOf(list: unknown): readonly string[] {
+  return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
 }
 
 /**

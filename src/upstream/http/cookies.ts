@@ -45,6 +45,11 @@ export class Cookies {
     return [...this.#kept.values()].flatMap((cookie) => (covers(cookie.path, path) ? cookie.pair : [])).join('; ');
   }
 
+  /** The cookies as `Set-Cookie` headers, from which another connection can have them too. */
+  get lines(): readonly string[] {
+    return [...this.#kept.values()].map(({ pair, path }) => `${pair}; Path=${path}`);
+  }
+
   #take(line: string, requestPath: string, nowMs: number): boolean {
     const [pair = '', ...rest] = line.split(';').map((part) => part.trim());
     const equals = pair.indexOf('=');

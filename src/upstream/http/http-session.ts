@@ -42,6 +42,11 @@ export class HttpSession {
     return this.#id;
   }
 
+  /** The cookies, as the upstream has sent them. */
+  get cookies(): readonly string[] {
+    return this.#cookies.lines;
+  }
+
   setId(id: string): void {
     this.#id = id;
     this.#postHead = undefined;

@@ -33,6 +33,7 @@ import {
   type StartTransport,
   type Transport,
   type TransportEvents,
+  type UpstreamSession,
 } from '../rpc/transport.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 
@@ -99,16 +100,18 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     return this.#session.id !== undefined;
   }
 
-  get sessionId(): string | undefined {
-    return this.#session.id;
+  get session(): UpstreamSession | undefined {
+    const { id, cookies } = this.#session;
+    return id === undefined ? undefined : { id, cookies };
   }
 
   setRevision(revision: Revision): void {
     this.#session.setRevision(revision);
   }
 
-  attach(sessionId: string, revision: Revision): void {
-    this.#session.setId(sessionId);
+  attach({ id, cookies }: UpstreamSession, revision: Revision): void {
+    this.#session.keepCookies({ 'set-cookie': [...cookies] });
+    this.#session.setId(id);
     this.#session.setRevision(revision);
     // As after `initialize`, the first message waits for the server's stream.
     this.#handshakeQueue.hold();

@@ -2,12 +2,13 @@ import { GatewayError, upstreamError } from '../../errors.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Connection } from '../rpc/connection.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
+import type { UpstreamSession } from '../rpc/transport.ts';
 import type { HandshakeOutcome } from './handshake.ts';
 import type { ServerHello } from './initialize.ts';
 
 /** A session of a remote legacy upstream that another connection has initialized. */
 export interface Attachment {
-  readonly sessionId: string;
+  readonly session: UpstreamSession;
   readonly hello: ServerHello;
   /** Differs for another server, and for other credentials. */
   readonly target: string;
@@ -23,12 +24,12 @@ const TRANSIENT: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
  */
 export async function reattach(
   connection: Connection,
-  { sessionId, hello }: Attachment,
+  { session, hello }: Attachment,
   timeoutMs: number,
 ): Promise<HandshakeOutcome> {
   // Nobody but the client ends a session that this connection may not get.
   connection.setLeft(true);
-  connection.attach(sessionId, hello.revision);
+  connection.attach(session, hello.revision);
   const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
   try {
     const answer = await connection.call('ping', undefined, options).answer;

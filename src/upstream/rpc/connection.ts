@@ -31,7 +31,7 @@ import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId, sentBackId } from './request-ids.ts';
-import type { Outgoing, StartTransport, Transport, TransportRequest } from './transport.ts';
+import type { Outgoing, StartTransport, Transport, TransportRequest, UpstreamSession } from './transport.ts';
 
 export interface ServerRequest<Context> {
   readonly method: string;
@@ -136,12 +136,12 @@ export class Connection<Context = unknown> {
     return this.#transport?.mayKeepState ?? true;
   }
 
-  get sessionId(): string | undefined {
-    return this.#transport?.sessionId;
+  get session(): UpstreamSession | undefined {
+    return this.#transport?.session;
   }
 
-  attach(sessionId: string, revision: Revision): void {
-    this.#transport?.attach?.(sessionId, revision);
+  attach(session: UpstreamSession, revision: Revision): void {
+    this.#transport?.attach?.(session, revision);
   }
 
   setLeft(isLeft: boolean): void {

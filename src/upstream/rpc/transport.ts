@@ -19,6 +19,13 @@ export interface Outgoing {
   readonly trace?: TraceContext | undefined;
 }
 
+/** A session at a remote upstream. */
+export interface UpstreamSession {
+  readonly id: string;
+  /** `Set-Cookie` headers, by which a load balancer finds the server that has the session. */
+  readonly cookies: readonly string[];
+}
+
 /** Receives the events of a transport, in the order of arrival. */
 export interface TransportEvents {
   /**
@@ -66,10 +73,10 @@ export interface Transport {
   close(): Promise<void>;
   /** True if the upstream may keep state for this connection. Default: true. */
   readonly mayKeepState?: boolean;
-  /** The id of the upstream's session, by which another connection can continue it; undefined if there is none. */
-  readonly sessionId?: string | undefined;
+  /** The upstream's session, which another connection can continue; undefined if there is none. */
+  readonly session?: UpstreamSession | undefined;
   /** Continues a session that an earlier connection has initialized. */
-  attach?(sessionId: string, revision: Revision): void;
+  attach?(session: UpstreamSession, revision: Revision): void;
   /** @param isLeft leaves the session to another connection: closing this one does not end it. */
   setLeft?(isLeft: boolean): void;
 }

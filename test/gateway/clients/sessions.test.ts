@@ -201,7 +201,7 @@ function attachable() {
   const left: boolean[] = [];
   const start: StartTransport = async (...args) => ({
     ...(await memory.start(...args)),
-    sessionId: 'of the upstream',
+    session: { id: 'of the upstream', cookies: [] },
     attach: () => undefined,
     setLeft: (value) => void left.push(value),
   });

@@ -25,6 +25,7 @@ const HELLO = {
   serverInfo: RawObject.EMPTY,
   instructions: undefined,
 } as const;
+const EARLIER = { id: 'earlier', cookies: [] };
 const REMOTE = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 /** The longest that a new link waits for the answers to its log level and subscriptions. */
 const PREPARE_MS = 1_000; // subject
@@ -84,7 +85,7 @@ function continuing(memory: MemoryUpstream) {
 /** Gives a session the state at an upstream that an earlier process has stored. */
 function attachTo(at: GatewayParts, session: Session): void {
   const hello = { ...HELLO, capabilities: RawObject.of({ logging: {} }) };
-  session.attachments = new Map([['up', { sessionId: 'earlier', hello, target: targetOf(at.upstream('up').config) }]]);
+  session.attachments = new Map([['up', { session: EARLIER, hello, target: targetOf(at.upstream('up').config) }]]);
   session.usedUpstreams = new Set(['up']);
 }
 
@@ -170,7 +171,7 @@ for (const [isLeft, name] of [
     await using _ = at;
     const { session } = at.session();
     session.attachments = new Map([
-      ['up', { sessionId: 'earlier', hello: HELLO, target: targetOf(at.upstream('up').config) }],
+      ['up', { session: EARLIER, hello: HELLO, target: targetOf(at.upstream('up').config) }],
     ]);
     const refused = links.open(session, 'up');
     await begun();
@@ -467,13 +468,14 @@ test('a session that is not continued yet is not continued at another server', T
   const attached: string[] = [];
   const start: StartTransport = async (...args) => ({
     ...(await fresh.start(...args)),
-    attach: (id) => void attached.push(id),
+    attach: ({ id }) => void attached.push(id),
   });
   const { at, links } = linking({ up: { memory: away, target: REMOTE } });
   await using _ = at;
   const { session } = at.session();
-  const sessionId = 'earlier';
-  session.attachments = new Map([['up', { sessionId, hello: HELLO, target: targetOf(at.upstream('up').config) }]]);
+  session.attachments = new Map([
+    ['up', { session: EARLIER, hello: HELLO, target: targetOf(at.upstream('up').config) }],
+  ]);
   session.usedUpstreams = new Set(['up']);
   await assert.rejects(links.open(session, 'up'), code('upstream-unavailable'));
   const headers = { authorization: 'Bearer of another account' };
@@ -597,7 +599,7 @@ test('a request for a replaced upstream does not prepare its link again', TIMEOU
   links.onReplaced('up', [session]);
   await stream.until(() => stream.messages[0]);
   const { hello } = link;
-  session.attachments = new Map([['up', { sessionId: 'of another server', hello, target: '' }]]);
+  session.attachments = new Map([['up', { session: { id: 'of another server', cookies: [] }, hello, target: '' }]]);
   for (let times = 0; times < 2; times++) {
     assert.equal(await links.openFor(at.exchange(session, session).exchange, session, before), link);
   }
@@ -654,7 +656,7 @@ test('isolation call: a restored session opens no link before its first call', T
   const earlier = await links.open(attached, 'up');
   links.leave(earlier);
   subscribed.subscriptions.set(detach(`up+${URI}`), to());
-  attached.attachments = new Map([['up', { sessionId: 'earlier', hello: earlier.hello, target: '' }]]);
+  attached.attachments = new Map([['up', { session: EARLIER, hello: earlier.hello, target: '' }]]);
   for (const session of [subscribed, attached]) links.onRestored(session);
   links.leave(await links.open(attached, 'up'));
   assert.equal(memory.starts, 2);
