@@ -188,8 +188,8 @@ export const LIMITS = {
   upstreamEventIdChars: 4 * KIB,
   /** One session id of an upstream. */
   upstreamSessionIdChars: 4 * KIB,
-  /** The cookies of one connection to an upstream, with their paths. */
-  upstreamCookieBytes: 8 * KIB,
+  /** The cookies of one connection to an upstream, with their paths. Many servers refuse heads of more than 8 KiB. */
+  upstreamCookieBytes: 4 * KIB,
   /** The head of one response of an upstream. */
   responseHeadBytes: 64 * KIB,
   /** The line before a chunk, with its extensions, and the trailers of one response. */
