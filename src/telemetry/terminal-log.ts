@@ -202,7 +202,7 @@ export class TerminalLog {
       if (typeof advice === 'string') advised.set(advice, [...(advised.get(advice) ?? []), id]);
       return `${id} ${textOf(count)} (${memory})`;
     });
-    const all = `${textOf(processes)} in all, ${megabytes(Number(memoryBytes))}: ${upstreams.join(', ')}`;
+    const all = `${textOf(processes)} in all, ${megabytes(Number(memoryBytes))}, of them ${upstreams.join(', ')}`;
     const advice = [...advised].map(([text, ids]) => `; ${ids.join(', ')}: ${text}`).join('');
     this.#show(`  ${paint('dim', '·')} ${plain(`${'processes'.padEnd(16)} ${all}${advice}`)}`);
   }

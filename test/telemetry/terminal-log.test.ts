@@ -194,7 +194,7 @@ test('processes and memory are one line, with the setting that would share them'
   });
   assert.equal(
     text,
-    '  · processes        5 in all, 200 MB: thinking 2 (120 MB), files 2 (80 MB), ' +
+    '  · processes        5 in all, 200 MB, of them thinking 2 (120 MB), files 2 (80 MB), ' +
       'git 1 (memory unknown: the system does not let us read it); thinking, files: isolation: shared takes one\n',
   );
 });

@@ -16,7 +16,7 @@ type SweeperParts = Pick<CommonParts, 'upstreams' | 'transports' | 'log'> &
 /** Releases unused sessions, groups and connections, and logs the processes of upstreams. */
 export class Sweeper {
   readonly #parts: SweeperParts;
-  readonly #isReportDue = processReportTimes();
+  readonly #dueReports = processReportTimes();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(parts: SweeperParts) {
@@ -46,8 +46,10 @@ export class Sweeper {
   async #reportProcesses(): Promise<void> {
     const { upstreams, transports, log, offers } = this.#parts;
     const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
-    if (!this.#isReportDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
+    const due = this.#dueReports(new Map(programs.map(({ id, connections }) => [id, connections])));
+    if (due.size === 0) return;
     const processUsage = () => transports.processUsage();
-    log.info(processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })), 'processes of upstreams');
+    const statuses = await fullUpstreamStatuses({ upstreams, offers, processUsage });
+    log.info(processReport(statuses, due), 'processes of upstreams');
   }
 }
