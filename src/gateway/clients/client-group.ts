@@ -185,7 +185,8 @@ export interface ClientGroupsParts {
 /** The client groups in use, by caller and by principal. */
 export class ClientGroups {
   readonly #parts: ClientGroupsParts;
-  readonly #pending = new Map<string, Promise<ClientGroup>>();
+  /** The groups that are being made, by key, of each principal. */
+  readonly #pending = new Map<string, Map<string, Promise<ClientGroup>>>();
   readonly #ready = new Map<string, ClientGroup>();
   /** The number of changes of the access policy. A group that is made later has another key than one that was made before. */
   #policies = 0;
@@ -246,7 +247,8 @@ export class ClientGroups {
       this.#byCaller.set(caller, known);
       return known;
     }
-    return getOrMake(this.#pending, key, () => this.#make(key, caller));
+    const pending = getOrMake(this.#pending, caller.principal.key, () => new Map());
+    return getOrMake(pending, key, () => this.#make(key, caller, pending));
   }
 
   /** Returns the key of the group that serves a caller by the access policy of now. @param reloads the part that only this process knows. */
@@ -262,15 +264,17 @@ export class ClientGroups {
     return `requests ${this.#keyOf(caller, '')}`;
   }
 
-  async #make(key: string, caller: Caller): Promise<ClientGroup> {
+  /** @param pending the groups of the principal that are being made. */
+  async #make(key: string, caller: Caller, pending: Map<string, Promise<ClientGroup>>): Promise<ClientGroup> {
     try {
-      return await this.#makeIn(key, caller);
+      return await this.#makeIn(key, caller, pending);
     } finally {
-      this.#pending.delete(key);
+      pending.delete(key);
+      if (pending.size === 0) this.#pending.delete(caller.principal.key);
     }
   }
 
-  async #makeIn(key: string, caller: Caller): Promise<ClientGroup> {
+  async #makeIn(key: string, caller: Caller, pending: Map<string, Promise<ClientGroup>>): Promise<ClientGroup> {
     const { principal } = caller;
     this.#makeRoom(principal.key);
     this.#pool.take(principal.key);
@@ -279,6 +283,7 @@ export class ClientGroups {
       group.catalog = await this.#parts.loadCatalog(group);
       group.counterName = this.#counterNameOf(caller);
       this.#ready.set(key, group);
+      pending.delete(key);
       getOrMake(this.#byPrincipal, group.principal, () => new Set()).add(group);
       return group;
     } catch (thrown) {
@@ -295,7 +300,7 @@ export class ClientGroups {
    */
   #makeRoom(principal: string): void {
     const groups = this.#byPrincipal.get(principal) ?? new Set();
-    const count = groups.size;
+    const count = groups.size + (this.#pending.get(principal)?.size ?? 0);
     let oldest: ClientGroup | undefined;
     for (const group of groups) {
       if (group.isReleasable && (oldest === undefined || group.usedMs < oldest.usedMs)) oldest = group;

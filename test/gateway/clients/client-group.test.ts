@@ -55,3 +55,12 @@ test('a listen whose group is released while it is prepared ends at once', TIMEO
   const { result: ended } = await listen.reply;
   assert.partialDeepStrictEqual(ended, { resultType: 'complete' });
 });
+
+test('groups that are being made at the same time count toward sessionsPerPrincipal', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: upstream() } }, ROOM_FOR_ONE);
+  const list = (capabilities: object) => modernRequest(gateway, 'tools/list', {}, { capabilities }).reply;
+  const [first, second] = await Promise.all([list({}), list(OTHER)]);
+  assert.equal(first.error, undefined);
+  assert.match(second.error?.message ?? '', /sessionsPerPrincipal/);
+  assert.equal((await list(OTHER)).error, undefined, 'the first one is made, and can be released');
+});
