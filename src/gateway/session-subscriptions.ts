@@ -1,6 +1,7 @@
 import { upstreamIn } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
 import { detach } from '../json/kept-text.ts';
+import { getOrMake } from '../map-entries.ts';
 import { type Answer, EMPTY_RESULT, type Request } from '../protocol/jsonrpc.ts';
 import { upstreamErrorTypeOf } from '../telemetry/operation.ts';
 import type { DispatcherParts } from './calls/dispatcher.ts';
@@ -25,6 +26,8 @@ export interface SessionSubscriptionsParts extends Pick<DispatcherParts, 'gate' 
 /** Makes and ends the subscriptions of sessions to resources. Each is stored until it has ended, so that a restored session has it again. */
 export class SessionSubscriptions {
   readonly #parts: SessionSubscriptionsParts;
+  /** The last requests that are under way, by URI. */
+  readonly #running = new WeakMap<Session, Map<string, Promise<Answer>>>();
 
   constructor(parts: SessionSubscriptionsParts) {
     this.#parts = parts;
@@ -35,7 +38,11 @@ export class SessionSubscriptions {
    *
    * @throws {GatewayError} if the client may not subscribe, or the subscription cannot be stored.
    */
-  async subscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+  subscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+    return this.#inOrder(exchange, () => this.#subscribe(exchange, client));
+  }
+
+  async #subscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
     const { holder: session, request } = exchange;
     const { caller } = client;
     const { links, sessions, gate, external, audit } = this.#parts;
@@ -61,7 +68,24 @@ export class SessionSubscriptions {
   }
 
   /** Ends the subscription that a request names, at the upstream if it was made there. */
-  async unsubscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+  unsubscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+    return this.#inOrder(exchange, () => this.#unsubscribe(exchange, client));
+  }
+
+  /** Runs a request after the earlier ones of its session about the same resource, for whose answers the client may not have waited. */
+  #inOrder({ holder, request }: OpenExchange<Session>, run: () => Promise<Answer>): Promise<Answer> {
+    const running = getOrMake(this.#running, holder, () => new Map());
+    const uri = request.params?.string('uri') ?? '';
+    const answering = running.get(uri)?.then(run, run) ?? run();
+    running.set(uri, answering);
+    const onEnd = () => {
+      if (running.get(uri) === answering) running.delete(uri);
+    };
+    answering.then(onEnd, onEnd);
+    return answering;
+  }
+
+  async #unsubscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
     const { holder: session, request } = exchange;
     const { uri, found } = requestedResource(session, client, request);
     // One that waits for another token, or for its upstream, is only stored.

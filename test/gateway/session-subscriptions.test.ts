@@ -80,6 +80,24 @@ test('a subscription is stored before it is made, and until it has ended', TIMEO
   ]);
 });
 
+test('requests about one resource run in the order in which the client sends them', TIMEOUT, async () => {
+  const { at, session, log, subscribe, unsubscribe } = subscribing('accepts');
+  await using _ = at;
+  const answers = await Promise.all([subscribe(), unsubscribe(), subscribe(), unsubscribe()]);
+  assert.deepEqual(
+    answers.map(({ kind }) => kind),
+    ['result', 'result', 'result', 'result'],
+  );
+  assert.equal(session.subscriptions.size, 0);
+  const once = [
+    'store subscribe',
+    'resources/subscribe file:///a',
+    'resources/unsubscribe file:///a',
+    'store unsubscribe',
+  ];
+  assert.deepEqual(log, [...once, ...once]);
+});
+
 test('a subscription that its upstream refuses does not stay stored', TIMEOUT, async () => {
   const { at, log, subscribe } = subscribing('refuses');
   await using _ = at;
