@@ -1,10 +1,11 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
-import { RawObject } from '../../json/json.ts';
+import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
 import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../../protocol/revisions.ts';
 import { isRefusedByStatus, isModernError } from './era-evidence.ts';
 import type { Connection } from '../rpc/connection.ts';
+import { resultOrError } from '../../thrown.ts';
 
 /** The description of an upstream in its answer to the handshake. */
 export interface ServerHello<R extends Revision = Revision> {
@@ -32,8 +33,8 @@ export function readInstructions(connection: Connection, result: RawObject): str
  * Performs the legacy handshake: `initialize`, then `notifications/initialized`.
  *
  * @param capabilities exactly the capabilities of the client that this connection serves.
- * @throws {GatewayError} `upstream-protocol` if the answer names a revision that we do not support; any error of the transport,
- *   except a status that refuses the request.
+ * @throws {GatewayError} `upstream-protocol` if the answer cannot be read, or names an unsupported revision; any error of the
+ *   transport, except a status that refuses the request.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
 export async function initialize(
@@ -63,7 +64,22 @@ export async function initialize(
     const error = upstreamError('upstream-unavailable', upstream, `refused initialize: ${answer.error.message}`);
     return { kind: 'refused', error, isModern: isModernError(answer.error) };
   }
-  const result = RawObject.parse(answer.result);
+  const text = answer.result;
+  const outcome = resultOrError(JsonTextError, () => readAnswer(connection, RawObject.parse(text)));
+  if (outcome instanceof JsonTextError) {
+    const event = 'answered initialize with a result that cannot be read';
+    throw upstreamError('upstream-protocol', upstream, event, { executed: 'no' }, outcome);
+  }
+  if (outcome.kind === 'legacy') {
+    connection.setRevision(outcome.hello.revision);
+    connection.notify('notifications/initialized');
+  }
+  return outcome;
+}
+
+/** @throws {JsonTextError | GatewayError} `upstream-protocol` */
+function readAnswer(connection: Connection, result: RawObject): InitializeOutcome {
+  const { upstream } = connection;
   const revision = result.string('protocolVersion');
   if (isModernRevision(revision)) {
     const event = `answered initialize with revision ${revision}, which has no initialize`;
@@ -75,8 +91,6 @@ export async function initialize(
     const event = `chose protocol revision ${chosen}, which the gateway does not support`;
     throw upstreamError('upstream-protocol', upstream, event, { executed: 'no' });
   }
-  connection.setRevision(revision);
-  connection.notify('notifications/initialized');
   const hello: ServerHello = {
     revision,
     capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,

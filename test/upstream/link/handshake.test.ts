@@ -203,6 +203,23 @@ for (const { name, plan, eras, replies, sent, outcome } of [
   });
 }
 
+const repeats: Reply = (peer, { id }) =>
+  peer.send(`{"jsonrpc":"2.0","id":${id},"result":{"protocolVersion":"2025-11-25","capabilities":{"a":1,"a":1}}}`);
+
+test('an answer to initialize that cannot be read is an error of the upstream', async () => {
+  const server = await connect({ initialize: repeats });
+  const message = /answered initialize with a result that cannot be read$/;
+  await assert.rejects(server.handshake(['legacy']), { code: 'upstream-protocol', message });
+});
+
+test('an answer to initialize that cannot be read leaves a late one to server/discover', async (t) => {
+  const { outcome } = await race(stopTime(t), [
+    ['initialize', repeats],
+    ['server/discover', discovers],
+  ]);
+  assert.deepEqual(outcome, { kind: 'open', revision: '2026-07-28', findings: ['modern yes'] });
+});
+
 test('a program that refuses a handshake and ends gets the other on a new connection', async () => {
   const refused = refuses(RPC.methodNotFound);
   for (const { plan, first, second, findings } of [
