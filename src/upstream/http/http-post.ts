@@ -83,6 +83,11 @@ export class UpstreamPost implements WireHandler {
     return this.#hasEnded;
   }
 
+  /** Returns whether the answer is expected on the server's stream. */
+  get awaitsOtherStream(): boolean {
+    return this.#isAnsweredElsewhere && !this.#isAnswered;
+  }
+
   /**
    * Prevents the reuse of the socket. To be called if the response contains a message that answers another request, or has no id. The bytes
    * after it may answer this request, and would be read as the answer to the next one.
@@ -202,7 +207,7 @@ export class UpstreamPost implements WireHandler {
         return;
       }
       case 'ignored':
-        if (this.#awaitsOtherStream()) this.#release();
+        if (this.awaitsOtherStream) this.#release();
         else this.#complete();
         return;
       case 'queued':
@@ -214,7 +219,7 @@ export class UpstreamPost implements WireHandler {
   onResponseError(_controller: WireController, thrown: Error): void {
     if (this.#isDone()) return;
     const refused = this.#refused;
-    if (this.#awaitsOtherStream()) this.#release();
+    if (this.awaitsOtherStream) this.#release();
     else if (this.#stage === 'events') this.#onEventStreamEnd(thrown);
     else if (this.#stage === 'ignored') this.#end(() => this.#handler.onDone(this));
     else if (refused !== undefined) this.#end(() => this.#handler.onRefused(this, refused));
@@ -309,10 +314,6 @@ export class UpstreamPost implements WireHandler {
 
   #protocolError(problem: string): GatewayError {
     return upstreamError('upstream-protocol', this.#handler.options.upstream, problem);
-  }
-
-  #awaitsOtherStream(): boolean {
-    return this.#isAnsweredElsewhere && !this.#isAnswered;
   }
 
   /** Gives the socket away, while the request is still in flight. */

@@ -263,17 +263,19 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     if (error.limit !== undefined) this.options.onLimit?.(error.limit);
     about?.blockSocketReuse();
     this.#events.onDropped(about?.id);
+    // On the server's stream, an answer names its request.
+    const post = about ?? this.#posts.get(sentBackId(error.id))?.post;
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
-    if (about?.id === undefined || about.isAnswered) return;
+    if (post?.id === undefined || post.isAnswered) return;
     const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
-    if (!isWhole && sentBackId(error.id) !== about.id) return;
+    if (!isWhole && sentBackId(error.id) !== post.id) return;
     const failure = malformedAnswer(this.options.upstream, error);
-    const stream = this.#posts.get(about.id)?.stream;
+    const stream = this.#posts.get(post.id)?.stream;
     if (stream === undefined) {
-      about.fail(failure);
+      post.fail(failure);
     } else {
       stream.close();
-      this.onFailed(about, failure);
+      this.onFailed(post, failure);
     }
   }
 
@@ -301,7 +303,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   #openServerStream(): void {
     if (this.#serverStream !== undefined || this.#isClosed) return;
-    const { log } = this.options;
+    const { log, upstream } = this.options;
     this.#serverStream = new ReconnectingStream({
       ...this.#streamParts({ lastEventId: '', retryMs: undefined }),
       decide: afterServerStreamEnd,
@@ -309,9 +311,14 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       onAttempt: () => this.#releaseHandshakeQueue(),
       onRefused: (err) => log.warn({ err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {
-        if (why.kind === 'session-lost') this.#finish(this.#sessionLostError());
-        else if (why.reason === undefined) log.debug('upstream offers no GET stream');
+        if (why.kind === 'session-lost') {
+          this.#finish(this.#sessionLostError());
+          return;
+        }
+        if (why.reason === undefined) log.debug('upstream offers no GET stream');
         else log.warn({ err: why.reason }, 'GET stream of the upstream is not opened again');
+        const event = 'accepted the request with HTTP 202, and has no stream for the answer';
+        this.#posts.failElsewhere(upstreamError('upstream-lost', upstream, event, {}, why.reason));
       },
     });
     this.#serverStream.start(0);

@@ -1,4 +1,5 @@
 import { resultWithin } from '../../deadline.ts';
+import type { GatewayError } from '../../errors.ts';
 import { ArrayMap, ArraySet } from '../../small-collections.ts';
 import { INITIALIZED } from './handshake-queue.ts';
 import type { UpstreamPost } from './http-post.ts';
@@ -70,6 +71,11 @@ export class OpenPosts {
     let isPaused = false;
     for (const post of this.#others) if (post.pause(forMs)) isPaused = true;
     return isPaused;
+  }
+
+  /** Fails the requests whose answers are expected on the server's stream. */
+  failElsewhere(error: GatewayError): void {
+    for (const { post } of this.#requests.values()) if (post.awaitsOtherStream) post.fail(error);
   }
 
   cancelRequests(): void {

@@ -62,3 +62,30 @@ test('without a GET stream, a request accepted with 202 fails at once', LIMIT, a
   peer.request(2, 'tools/call');
   assert.match((await peer.failure(2)).message, /answered HTTP 202 without an answer/);
 });
+
+test('a malformed answer on the GET stream fails the request that it names', LIMIT, async () => {
+  await using server = await serveStreams((id, response, events) => {
+    const answer = id === 2 ? '{"jsonrpc":"2.0","id":2,"result":1}' : result(id);
+    response.writeHead(202).end(() => events.write(event(answer)));
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-06-18');
+  await server.received.find(({ method }) => method === 'GET');
+  peer.request(2, 'tools/call');
+  peer.request(3, 'tools/call');
+  await peer.answer(3);
+  assert.equal((await peer.failure(2)).code, 'upstream-protocol');
+});
+
+test('a request accepted with 202 fails when the GET stream that it needs is refused', LIMIT, async () => {
+  let listening: ServerResponse | undefined;
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') listening = response;
+    else if (!greeted(request, response)) response.writeHead(202).end(() => listening?.writeHead(405).end());
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-06-18');
+  peer.request(2, 'tools/call');
+  const error = await peer.failure(2);
+  assert.deepEqual([error.code, error.row.executed], ['upstream-lost', 'unknown']);
+});
