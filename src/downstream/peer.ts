@@ -18,9 +18,9 @@ import {
   type Request,
   responseText,
 } from '../protocol/jsonrpc.ts';
-import type { StreamCounts } from './memory/stream-counts.ts';
 import { modernCaller, readModern } from './modern-envelope.ts';
 import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
+import type { OpenStreams } from './streams/open-streams.ts';
 
 export interface PeerParts {
   readonly front: Front;
@@ -29,8 +29,8 @@ export interface PeerParts {
   /** Receives all messages to this client. */
   readonly sink: MessageSink;
   readonly log: Logger;
-  /** Bounds the subscription streams of its principal. Undefined for the only client of a process. */
-  readonly listenCounts?: StreamCounts;
+  /** Bounds subscription streams, and ends them with the credentials of their readers. Undefined for the only client of a process. */
+  readonly streams?: Pick<OpenStreams, 'listenCounts' | 'addListen' | 'removeListen'>;
   /** Called when a message exceeds a bound. */
   readonly onLimit: (limit: LimitName) => void;
   /** Called when the gateway ended the session. */
@@ -136,7 +136,7 @@ export class Peer {
   }
 
   async #answerModern(request: Request, envelope: Envelope, principal: Principal): Promise<void> {
-    const { front, view, sink } = this.#parts;
+    const { front, view, sink, streams } = this.#parts;
     const { id } = request;
     const isListen = request.method === 'subscriptions/listen';
     const key = idKey(id);
@@ -147,8 +147,7 @@ export class Peer {
     }
     // The stream may have closed while the session was looked for.
     if (this.#isClosed) return;
-    const counts = isListen ? this.#parts.listenCounts : undefined;
-    const tooMany = counts?.add(principal.key);
+    const tooMany = isListen ? streams?.listenCounts.add(principal.key) : undefined;
     if (tooMany !== undefined) {
       sink.send(errorText(tooMany, id));
       return;
@@ -161,17 +160,19 @@ export class Peer {
       send: (text: string) => !isCancelled && sink.send(text),
       answer: resolve,
     };
-    const call = front.handleModernRequest(request, modernCaller(envelope, principal, view), own, undefined);
-    this.#calls.set(key, {
+    const modern = front.handleModernRequest(request, modernCaller(envelope, principal, view), own, undefined);
+    const call: Pick<ModernCall, 'cancel' | 'close'> = {
       cancel: (reason) => {
         isCancelled = true;
-        call.cancel(reason);
+        modern.cancel(reason);
       },
-      close: () => call.close(),
-    });
+      close: () => modern.close(),
+    };
+    this.#calls.set(key, call);
+    if (isListen) streams?.addListen(call, principal);
     const answer = await promise;
     this.#calls.delete(key);
-    counts?.remove(principal.key);
+    streams?.removeListen(call, principal.key);
     own.send(responseText(id, answer));
     // The specification asks for the result and for the notification. Clients that see the notification first report a failure.
     if (isListen && answer.kind === 'result') {

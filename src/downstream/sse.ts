@@ -18,12 +18,13 @@ import { refuse, refuseOver } from './admission/refusal.ts';
 import type { McpParts } from './mcp.ts';
 import { refusalOfInput, refuseForLoad } from './new-work.ts';
 import { openWriter } from './streams/event-stream.ts';
+import type { OpenStreams } from './streams/open-streams.ts';
 import { resultOrError } from '../thrown.ts';
 
 export interface SseParts extends Omit<McpParts, 'openEventLog' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
-  /** Counts the subscription streams of these clients together with all others. */
-  readonly listenCounts: StreamCounts;
+  /** Gets the subscription streams of these clients, beside all others. */
+  readonly streams: OpenStreams;
 }
 
 interface SseClient {
@@ -44,6 +45,10 @@ function streamEnded(): GatewayError {
 function secretOf(process: string | undefined, view: string): string {
   const random = randomBytes(24).toString('base64url');
   return process === undefined ? random : `${process}~${view}~${random}`;
+}
+
+function endIfIdle(client: SseClient): void {
+  if (!client.peer.isAnswering) client.end();
 }
 
 function partsOf(secret = ''): { readonly process: string; readonly view: string } | undefined {
@@ -88,7 +93,7 @@ export class SseEndpoint {
   }
 
   open({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Response {
-    const { front, timers, log, metrics, memory, load, listenCounts } = this.#parts;
+    const { front, timers, log, metrics, memory, load, streams } = this.#parts;
     if (getForm(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
@@ -110,7 +115,7 @@ export class SseEndpoint {
     const sink = { send: (text: string) => writer.writeText(jsonEventText({ data: text }), text) };
     const onEnd = () => writer.end();
     const onLimit = (limit: LimitName) => metrics.countLimit(limit);
-    const peer = new Peer({ front, principal, view, sink, log, listenCounts, onLimit, onEnd });
+    const peer = new Peer({ front, principal, view, sink, log, streams, onLimit, onEnd });
     this.#clients.set(id, { principal, view, peer, end: onEnd });
     writer.writeText(eventText({ event: 'endpoint', data: `/messages?sessionId=${id}` }), '');
     return RESPONSE_ALREADY_SENT;
@@ -161,6 +166,7 @@ export class SseEndpoint {
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
     await client.peer.receive(input, this.#parts.currentOf(principal));
+    if (this.#isDraining) endIfIdle(client);
     return RESPONSE_ALREADY_SENT;
   }
 
@@ -172,6 +178,9 @@ export class SseEndpoint {
 
   /** Ends the streams on which no answer is due, and so their sessions. */
   endIdle(): void {
-    for (const client of this.#clients.values()) if (!client.peer.isAnswering) client.end();
+    for (const client of this.#clients.values()) {
+      client.peer.drain();
+      endIfIdle(client);
+    }
   }
 }

@@ -13,9 +13,10 @@ import { StartError } from '../../src/errors.ts';
 import { createOperatorApp } from '../../src/operator/app.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
 import { signingKey, TestIssuer } from '../auth/issuer.ts';
-import { BOTH, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
+import { BOTH, type Events, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
 import { testCore } from '../support/core.ts';
 import { freePort } from '../support/free-port.ts';
+import { modernText } from '../support/modern-wire.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -404,11 +405,20 @@ test('a key that is removed while a body arrives does not run the request', TIME
   }
 });
 
+/** Opens a subscription stream on a stream of 2024-11-05. */
+async function listenOn(sse: Events, url: string, name: string): Promise<void> {
+  const listen = modernText('subscriptions/listen', { notifications: { toolsListChanged: true } });
+  assert.equal((await post(url, listen, undefined, bearer(name))).status, 202);
+  await sse.until(({ seen }) => seen.some(({ data }) => data.includes('acknowledged')));
+}
+
 test('idle streams end when the edge drains, and new requests are refused', TIMEOUT, async () => {
   await using tested = await testEdge();
   const edge = await tested.open({ auth: keysOf('ann') });
   try {
-    const { session, get, sse } = await openStreams(edge, 'ann');
+    const { session, get, sse, messages } = await openStreams(edge, 'ann');
+    await listenOn(sse, messages, 'ann');
+    assert.equal(edge.endpoints.mcp.listenCount, 1, 'is no request in flight');
     edge.drain(true);
     await Promise.all([get.ended(), sse.ended()]);
     assert.equal((await post(`${edge.origin}/mcp`, rpc(1, 'ping'), session, bearer('ann'))).status, 503);
@@ -457,7 +467,8 @@ test('a reload without legacySse ends each stream after its answers', TIMEOUT, a
     await (await edge.prepare(tested.configWith(changes))).apply();
   };
   try {
-    const idle = await getEvents(`${edge.origin}/sse`, undefined);
+    const { sse: idle, messages } = await openStreams(edge, 'ann');
+    await listenOn(idle, messages, 'ann');
     const busy = await openBusyStream(edge, memory);
     await reload({ legacySse: false });
     await idle.ended();

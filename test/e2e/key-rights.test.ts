@@ -11,7 +11,7 @@ import type { StoredKey } from '../../src/store/api-key-store.ts';
 import { type Events, getEvents, initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
 import { type HttpUpstream, legacyUpstream, type Served } from '../support/http-upstream.ts';
 import { openGateway } from '../support/open-gateway.ts';
-import { modernEvents } from '../support/modern-wire.ts';
+import { modernEvents, modernText } from '../support/modern-wire.ts';
 import { RedisServer } from '../support/redis.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -60,7 +60,7 @@ async function toolsIn(url: string, session: string): Promise<string> {
   return JSON.stringify(messagesOf(got)[0]?.result);
 }
 
-/** Opens a session with a stream and a subscription, a stream of 2024-11-05 with its session, and a subscription stream. */
+/** Opens a session with a stream and a subscription, a stream of 2024-11-05 with its session, and a subscription stream of its own and on that one. */
 async function openAll(url: string, near = url) {
   const session = await initialize(url, undefined, HEADERS);
   assert.match(await toolsIn(url, session), /up__write/);
@@ -76,6 +76,8 @@ async function openAll(url: string, near = url) {
   await sse.until(({ seen }) => seen.some(({ data }) => data.includes('"id":1')));
   await post(to, '{"jsonrpc":"2.0","method":"notifications/initialized"}', undefined, HEADERS);
   const notifications = { toolsListChanged: true, resourceSubscriptions: [`up+${URI}`] };
+  await post(to, modernText('subscriptions/listen', { notifications }, { id: 'on-sse' }), undefined, HEADERS);
+  await sse.until(({ seen }) => seen.some(({ data }) => /acknowledged.*test:\/\/a/.test(data)));
   const listen = await modernEvents(url, 'subscriptions/listen', { notifications }, { headers: HEADERS });
   await listen.until(({ messages }) => messages.length > 0);
   assert.match(JSON.stringify(listen.messages[0]), /test:\/\/a/);
@@ -90,6 +92,7 @@ async function waitForMessage(events: Events, method: string): Promise<void> {
 async function assertNarrowed(url: string, opened: Awaited<ReturnType<typeof openAll>>, up: HttpUpstream) {
   const { session, get, sse, listen } = opened;
   await Promise.all([waitForMessage(get, LISTS_CHANGED), waitForMessage(sse, LISTS_CHANGED), listen.ended()]);
+  await sse.until(({ seen }) => seen.some(({ data }) => data.includes('"id":"on-sse","result"')));
   // The subscription of the session, and that of the group of the subscription stream.
   await waitUntil(() => up.requests('resources/unsubscribe').length >= 2);
   assert.doesNotMatch(await toolsIn(url, session), /up__write/);

@@ -82,7 +82,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
   const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, ...ofCredentials };
   const mcp = new McpEndpoint({ ...shared, openEventLog, refusals, onFailure: failureHandler(log) });
-  const sse = new SseEndpoint({ ...shared, log, listenCounts: mcp.streams.listenCounts });
+  const sse = new SseEndpoint({ ...shared, log, streams: mcp.streams });
   return {
     mcp,
     sse,
