@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import type { ProtectedHeaderParameters } from 'jose';
 import type { Logger } from 'pino';
 import { isAuthRequired } from '../config/auth-required.ts';
@@ -10,7 +9,7 @@ import { LOCAL, type Principal } from '../policy/principal.ts';
 import { API_KEY_PREFIX, ApiKeys } from './api-key.ts';
 import { credentialsOf } from './bearer.ts';
 import { advertisedScopes, challengeText } from './challenge.ts';
-import { Introspection } from './introspection.ts';
+import { type Introspection, introspectionsOf } from './introspection.ts';
 import { type Issuer, issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from './jwt.ts';
 import { metadataUrl } from './metadata.ts';
 import { acceptAlike } from './revoked.ts';
@@ -71,8 +70,12 @@ export interface ConfigAuthenticator extends Authenticator {
    * @param endpoint canonical URI of the requested endpoint.
    */
   challengeOf(principal: Principal, endpoint: string): string;
-  /** Lets another authenticator decide from now on, also about requests that are being authenticated. It gets the verified tokens that it accepts. */
-  replaceBy(next: ConfigAuthenticator): void;
+  /**
+   * Lets another authenticator decide from now on, also about requests that are being authenticated. It gets the verified tokens that it accepts.
+   *
+   * @param present returns the authenticator that decides, also after further changes. So this one keeps none of those between them in memory.
+   */
+  replaceBy(next: ConfigAuthenticator, present: () => ConfigAuthenticator): void;
   /** The parts with which the authenticator of another config goes on; undefined if there are none. */
   readonly parts: AuthenticatorParts | undefined;
 }
@@ -139,12 +142,9 @@ export function createAuthenticator(
   const configured = new ApiKeys(config.apiKeys);
   const { keys = () => configured } = deps;
   const issuers = issuersOf(config.jwt, { log, egress, clock }, before?.parts?.issuers);
-  const introspectionDeps = { log, egress, clock, onLimit };
-  const introspections = (config.introspection ?? []).map(
-    (each) =>
-      before?.parts?.introspections.find((one) => isDeepStrictEqual(one.config, each)) ??
-      new Introspection(each, introspectionDeps),
-  );
+  // No function in here may use `before`: it would live as long as this authenticator, and with it all earlier ones.
+  const asked = { log, egress, clock, onLimit };
+  const introspections = introspectionsOf(config.introspection, asked, before?.parts?.introspections);
   const rules: readonly IssuerRule[] = [...issuers.values(), ...introspections].map((issuer) => issuer.config);
   const ruleOf = (issuer: string) => rules.find((rule) => rule.issuer === issuer);
   const scopesAt = (issuer: string) => {
@@ -264,7 +264,7 @@ export function createAuthenticator(
     return verdictOf(await verify(token, header, endpoints), { token, cacheKey, nowMs, endpoint });
   }
 
-  let successor: ConfigAuthenticator | undefined;
+  let successor: (() => ConfigAuthenticator) | undefined;
   return {
     known: ({ authorization }, endpoint, connection) => {
       const [only] = authorization;
@@ -274,7 +274,7 @@ export function createAuthenticator(
     authenticate: async (headers, endpoint, address = '', alsoFor = []) => {
       const verdict = await decide(headers, endpoint, address, alsoFor);
       // A config that arrives while a token is verified decides about it.
-      return (await successor?.authenticate(headers, endpoint, address, alsoFor)) ?? verdict;
+      return (await successor?.().authenticate(headers, endpoint, address, alsoFor)) ?? verdict;
     },
     currentOf: (principal) => (principal.keyId === undefined ? principal : keys().currentOf(principal)),
     isOver: (principal) => {
@@ -290,8 +290,8 @@ export function createAuthenticator(
     },
     challengeOf: ({ issuer }, endpoint) =>
       challengeTo(401, endpoint, issuer === undefined ? undefined : scopesAt(issuer)),
-    replaceBy: (next) => {
-      successor = next;
+    replaceBy: (next, present) => {
+      successor = present;
       // Not shared: a request that is still being verified here adds a token by rules that hold no more.
       next.parts?.verified.addFrom(verified, (principal) => !next.isOver(principal));
     },
@@ -301,16 +301,16 @@ export function createAuthenticator(
 
 /** Returns the authenticator of a gateway without credentials. */
 function openAuthenticator(): ConfigAuthenticator {
-  let successor: ConfigAuthenticator | undefined;
+  let successor: (() => ConfigAuthenticator) | undefined;
   return {
     authenticate: async (...request) =>
-      successor === undefined ? { kind: 'principal', principal: LOCAL } : await successor.authenticate(...request),
+      successor === undefined ? { kind: 'principal', principal: LOCAL } : await successor().authenticate(...request),
     known: () => (successor === undefined ? LOCAL : undefined),
     currentOf: (principal) => principal,
     isOver: ({ key }) => key !== LOCAL.key,
     challengeOf: () => challengeText({ metadata: undefined, error: 'invalid_token', scopes: [] }),
-    replaceBy: (next) => {
-      successor = next;
+    replaceBy: (_next, present) => {
+      successor = present;
     },
     parts: undefined,
   };

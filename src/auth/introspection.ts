@@ -1,5 +1,6 @@
 import { messageOf } from '../thrown.ts';
 import { hash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { IntrospectionResponse } from 'oauth4webapi';
 import type { Logger } from 'pino';
 import type { IntrospectionConfig } from '../config/values/config.ts';
@@ -29,6 +30,21 @@ export interface IntrospectionDeps {
   readonly clock: () => number;
   /** Called when the oldest inactive token is forgotten. */
   readonly onLimit?: ((limit: LimitName) => void) | undefined;
+}
+
+/**
+ * Creates the issuers that are asked.
+ *
+ * @param before those of another config. Those with equal rules stay.
+ */
+export function introspectionsOf(
+  configs: readonly IntrospectionConfig[] = [],
+  deps: IntrospectionDeps,
+  before: readonly Introspection[] = [],
+): readonly Introspection[] {
+  return configs.map(
+    (config) => before.find((one) => isDeepStrictEqual(one.config, config)) ?? new Introspection(config, deps),
+  );
 }
 
 /** An issuer that is asked about each token. docs/decisions/0063-introspection.md */

@@ -58,6 +58,8 @@ export class Edge {
   readonly #endpoints: Endpoints;
   #config: Config;
   #authenticator: ConfigAuthenticator;
+  /** Not made for each config: such a function would keep the authenticator of that config in memory. */
+  readonly #present = () => this.#authenticator;
   readonly #keys: ClientKeys;
   readonly #sweeping: NodeJS.Timeout;
   readonly #load: LoadGuard;
@@ -229,7 +231,7 @@ export class Edge {
         if (legacySse) this.#sseUntilMs = performance.now() + next.reload.drainMs;
         if (next.tls !== undefined) this.#clients.listener.setTls(next.tls);
         this.#config = next;
-        if (!isSameAuth) this.#authenticator.replaceBy(authenticator);
+        if (!isSameAuth) this.#authenticator.replaceBy(authenticator, this.#present);
         this.#authenticator = authenticator;
         keys.apply();
         this.#endpoints.setConfig(next);

@@ -278,7 +278,7 @@ test('another config asks about no token again whose issuer has the same rules',
       deps,
       before,
     );
-    before?.replaceBy(made);
+    before?.replaceBy(made, () => made);
     return made;
   };
   const ask = async (authenticator: ConfigAuthenticator, token: string) =>

@@ -99,7 +99,7 @@ test('a token outlives a change of the scopes that clients are told to request',
   const headers = { authorization: [`Bearer ${await issuer.token()}`] };
   const verdict = await before.authenticate(headers, ENDPOINT);
   assert.ok(verdict.kind === 'principal');
-  before.replaceBy(after);
+  before.replaceBy(after, () => after);
   assert.deepEqual([after.isOver(verdict.principal), other.isOver(verdict.principal)], [false, true]);
   assert.equal(after.known(headers, ENDPOINT), verdict.principal);
 });
@@ -123,7 +123,7 @@ for (const what of ['removed', 'kept'] as const) {
     const headers = { authorization: [`Bearer ${await issuer.token()}`] };
     const verdict = before.authenticate(headers, ENDPOINT);
     await waitUntil(() => held.length === 1);
-    before.replaceBy(after);
+    before.replaceBy(after, () => after);
     issuer.answer = undefined;
     held[0]?.setHeader('content-type', 'application/json').end(JSON.stringify({ keys: issuer.keys }));
     const { kind } = await verdict;

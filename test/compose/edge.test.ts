@@ -4,9 +4,11 @@ import { connect, createServer } from 'node:net';
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { test } from 'node:test';
+import { queryObjects } from 'node:v8';
 import { Hono } from 'hono';
 import { pino } from 'pino';
 import { Agent } from 'undici';
+import { VerifiedTokens } from '../../src/auth/verified-tokens.ts';
 import { Edge } from '../../src/compose/edge.ts';
 import type { Address, Config } from '../../src/config/values/config.ts';
 import { StartError } from '../../src/errors.ts';
@@ -319,6 +321,23 @@ test('a token of a new key waits out a fetch for a made-up one, and is not refus
     const token = await issuer.token({ aud: 'gateway' }, {}, rotated);
     assert.deepEqual(await asked(token), [503, '5', false]);
     assert.equal(issuer.fetches, 2);
+  } finally {
+    await edge.close();
+  }
+});
+
+test('reloads that change the keys keep no tokens of earlier configs', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const rule = { issuer: 'https://issuer.example', jwksUrl: 'https://issuer.example/jwks', audiences: [] };
+  const jwt = [{ ...rule, algorithms: ['RS256'], requiredScopes: [] }];
+  const edge = await tested.open({ auth: { ...keysOf('key 0'), jwt } });
+  const count = () => queryObjects(VerifiedTokens, { format: 'count' });
+  try {
+    const before = count();
+    for (let reload = 1; reload <= 10; reload++) {
+      await (await edge.prepare(tested.configWith({ auth: { ...keysOf(`key ${reload}`), jwt } }))).apply();
+    }
+    assert.ok(count() - before <= 2, `${before} before, ${count()} after`);
   } finally {
     await edge.close();
   }
