@@ -266,9 +266,17 @@ class StdioTransport implements Transport {
     if (items instanceof MessageError) return this.#addNonProtocolOutput(text, items);
     for (const item of items) {
       if (this.#isFinished) return;
-      if (item instanceof MessageError) this.#addNonProtocolOutput(text, item);
-      else this.#deliver(item, text);
+      if (!(item instanceof MessageError)) this.#deliver(item, text);
+      else if (item.isResponse) this.#failAnswered(item);
     }
+    // The line counts once.
+    const malformed = items.find((item) => item instanceof MessageError);
+    if (malformed !== undefined) this.#addNonProtocolOutput(text, malformed);
+  }
+
+  /** Fails the request of a malformed answer. */
+  #failAnswered(error: MessageError): void {
+    this.#events.onSendFailed(sentBackId(error.id), malformedAnswer(this.#options.upstream, error));
   }
 
   #deliver(message: Message, text: string): void {
@@ -286,7 +294,7 @@ class StdioTransport implements Transport {
     const id = sentBackId(error.id);
     // Requests of the upstream have ids too, which can be equal to ours by chance.
     if (!Number.isNaN(id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
-      this.#events.onSendFailed(id, malformedAnswer(this.#options.upstream, error));
+      this.#failAnswered(error);
     }
     this.#addNonProtocolOutput(text, error);
   }

@@ -158,6 +158,16 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.junk, 1);
   });
 
+  test('a malformed answer in a batch fails its request, and the line counts once', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const malformed = [90, 91].map((id) => `{"jsonrpc":"2.0","id":${id},"result":1}`);
+    const request = '{"jsonrpc":"2.0","id":92,"method":"ping","params":3}';
+    await stdio.call('print', { text: `[${malformed.join()}, ${request}, ${response(93, 'a')}]\n` });
+    assert.deepEqual([...stdio.failed.keys()], [90, 91]);
+    assert.equal(stdio.answer(93)?.string('text'), 'a');
+    assert.equal(stdio.junk, 1);
+  });
+
   test('a byte order mark before the first message is ignored', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     await stdio.call('print', { text: `\uFEFF${response(90, 'a')}\n` });
