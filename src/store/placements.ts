@@ -72,6 +72,9 @@ export class Placements {
   /** Claims for this process, and releases, that are under way. */
   readonly #claiming = new Map<string, Promise<ClaimedOwner>>();
   readonly #releasing = new Map<string, Promise<void>>();
+  /** Begins those releases that wait for their turn. */
+  readonly #due = new Map<string, () => void>();
+  #isFreeing = false;
   #members: ReadonlyMap<string, Member> = new Map();
   #self: Member;
   #joins = 0;
@@ -159,7 +162,7 @@ export class Placements {
     const name = keyText(key);
     let from: string | undefined;
     for (let attempt = 0; attempt < TRIES; attempt++) {
-      await this.#releasing.get(name);
+      await this.#free(name);
       const { id } = claimant ?? this.#self;
       // What is not held here gets a new token, so that an earlier release that is still under way does not free it.
       const own = claimant === undefined && !this.#held.has(name) ? id : undefined;
@@ -232,12 +235,30 @@ export class Placements {
     const held = this.#held.get(name);
     if (held === undefined) return;
     this.#held.delete(name);
-    const released = this.#parts.table.release(key, held.placement, isInUse ? FORMER_MS : 0).catch(ignore);
-    const releasing = released.finally(() => {
+    const { promise: turn, resolve: begin } = Promise.withResolvers<void>();
+    const released = turn.then(() => this.#parts.table.release(key, held.placement, isInUse ? FORMER_MS : 0));
+    const releasing = released.catch(ignore).finally(() => {
       if (this.#releasing.get(name) === releasing) this.#releasing.delete(name);
     });
     this.#releasing.set(name, releasing);
+    this.#due.set(name, begin);
+    void this.#freeDue();
     await releasing;
+  }
+
+  /** Frees what is due, in groups: a process that leaves frees all that it has. Never rejects. */
+  async #freeDue(): Promise<void> {
+    if (this.#isFreeing) return;
+    this.#isFreeing = true;
+    while (this.#due.size > 0) await inGroups([...this.#due.keys()], (name) => this.#free(name));
+    this.#isFreeing = false;
+  }
+
+  /** Waits for a release, which begins at once. Never rejects. */
+  async #free(name: string): Promise<void> {
+    this.#due.get(name)?.();
+    this.#due.delete(name);
+    await this.#releasing.get(name);
   }
 
   /** Returns the member that had a placement before, if it may still work on something of it. Never rejects. */
@@ -404,6 +425,7 @@ export class Placements {
     const { table } = this.#parts;
     const held = [...this.#held.values()];
     this.#held.clear();
+    await Promise.all(this.#releasing.values());
     await inGroups(held, ({ key, placement }) => table.release(key, placement).catch(ignore));
     await Promise.allSettled([table.unwatch(this.#self.id), table.leave(this.#self.id)]);
   }

@@ -52,7 +52,12 @@ async function openTable(config: RedisConfig, leaseMs: number): Promise<RedisPla
 const LONG_MS = 600_000;
 
 /** Returns a table in memory, some of whose methods do something else first. */
-function tableWith(before: { readonly [Name in 'claim' | 'confirm' | 'members']?: () => Promise<void> }): {
+function tableWith(before: {
+  readonly claim?: () => Promise<void>;
+  readonly confirm?: () => Promise<void>;
+  readonly members?: () => Promise<void>;
+  readonly release?: (key: PlacementKey) => Promise<void>;
+}): {
   readonly table: PlacementTable;
   readonly memory: MemoryPlacementTable;
 } {
@@ -74,7 +79,10 @@ function tableWith(before: { readonly [Name in 'claim' | 'confirm' | 'members']?
       await before.confirm?.();
       return await memory.confirm(key, placement);
     },
-    release: (key, placement, formerMs) => memory.release(key, placement, formerMs),
+    release: async (key, placement, formerMs) => {
+      await before.release?.(key);
+      await memory.release(key, placement, formerMs);
+    },
     former: (key) => memory.former(key),
     revoke: (key) => memory.revoke(key),
     watch: (member, onRevoked) => memory.watch(member, onRevoked),
@@ -527,4 +535,27 @@ test('a placement is not lost while the process claims it again', OPTIONS, async
   assert.deepEqual(one.lost, []);
   assert.equal(one.placements.held(key)?.member, one.placements.self.id);
   await one.placements.close();
+});
+
+test('many placements are freed in groups, and those that a claim waits for at once', OPTIONS, async () => {
+  const gate = Promise.withResolvers<void>();
+  const [last, begun] = [keyOf('s.last'), new Array<string>()];
+  const { table, memory } = tableWith({
+    release: async ({ name }) => {
+      begun.push(name);
+      if (name !== last.name) await gate.promise;
+    },
+  });
+  const { placements } = await join(table);
+  const keys = [...Array.from({ length: 500 }, (_, index) => keyOf(`s.${index}`)), last];
+  for (const key of keys) await placements.claim(key);
+  for (const key of keys) void placements.release(key);
+  await turn();
+  assert.ok(begun.length > 0 && begun.length <= 64, `${begun.length} at once`);
+  assert.deepEqual(await placements.claim(last), { kind: 'here' });
+  assert.equal(begun.at(-1), last.name);
+  gate.resolve();
+  await placements.close();
+  assert.deepEqual(new Set(begun), new Set(keys.map(({ name }) => name)));
+  for (const key of keys) assert.equal((await memory.claim(key, 'other', undefined)).member, 'other');
 });
