@@ -99,7 +99,8 @@ export class LeasedRates {
       // Units of an earlier window are not kept.
       const isSame = performance.now() < window.untilMs;
       window.left = isSame ? window.left + units : units;
-      window.untilMs = performance.now() + endsInMs;
+      // The table says more if its clock was set back.
+      window.untilMs = performance.now() + Math.min(endsInMs, windowMs);
       window.askAgainMs = units < wanted ? window.untilMs : NEVER;
       if (!isSame) this.#renew(counter, window);
     } catch (thrown) {

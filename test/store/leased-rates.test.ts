@@ -154,3 +154,11 @@ test('limit rateCounters: a process keeps no more windows', TIMEOUT, async () =>
   for (let n = 0; n <= LIMITS.rateCounters; n++) await rates.take(`c${n}`, 1, MINUTE_MS);
   assert.deepEqual(reached, ['rateCounters']);
 });
+
+test('a clock that is set back does not make a window longer', TIMEOUT, async (t) => {
+  const rates = process(table());
+  assert.equal(await rates.take('c', 3, MINUTE_MS), undefined);
+  const now = Date.now.bind(Date);
+  t.mock.method(Date, 'now', () => now() - 60 * MINUTE_MS);
+  assert.equal(await drain(rates, 3), 2);
+});

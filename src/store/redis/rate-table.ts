@@ -9,10 +9,12 @@ const REPLY = z.tuple([z.int(), z.int()]);
 
 /** Counts in Redis. The library has the script and the arithmetic; our connection has deadlines, the breaker and clusters. */
 export class RedisRateTable implements RateTable {
+  readonly #connection: RedisConnection;
   readonly #keys: RedisKeys;
   readonly #client: LimiterClient;
 
   constructor({ connection, keys }: RedisAccess) {
+    this.#connection = connection;
     this.#keys = keys;
     this.#client = new LimiterClient(connection);
   }
@@ -21,7 +23,11 @@ export class RedisRateTable implements RateTable {
     const { RateLimiterRedis } = await import('../libraries/rate-limiters.ts');
     const duration = windowMs / 1_000;
     const limiter = new RateLimiterRedis({ storeClient: this.#client, keyPrefix: '', points: limit, duration });
-    return await takeFrom(limiter, this.#keys.rate(counter), units, limit);
+    const key = this.#keys.rate(counter);
+    const taken = await takeFrom(limiter, key, units, limit);
+    // The clock of Redis was set back: the counter would stay for as long.
+    if (taken.endsInMs > windowMs) await this.#connection.command('PEXPIRE', key, windowMs);
+    return taken;
   }
 }
 
