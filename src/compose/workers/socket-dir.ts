@@ -1,12 +1,12 @@
 import { messageOf, systemCode } from '../../thrown.ts';
-import { mkdtemp, readdir, rm, rmdir, unlink } from 'node:fs/promises';
+import { lstat, mkdtemp, readdir, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { StartError } from '../../errors.ts';
 
 const PREFIX = 'workers-';
-/** The names that `mkdtemp` makes of {@link PREFIX}. */
-const OLD = /^workers-[A-Za-z0-9]{6}$/;
+/** The characters that `mkdtemp` adds to a prefix. */
+const ADDED = /^[A-Za-z0-9]{6}$/;
 /** Longest path of a folder with the sockets of workers: the address of a socket has about 100 bytes. */
 const MAX_PATH_BYTES = 70;
 
@@ -26,12 +26,13 @@ export class SocketDir implements AsyncDisposable {
    */
   static async open(stateDir: string, ownsState: boolean): Promise<SocketDir> {
     const isBelowState = ownsState && Buffer.byteLength(stateDir) <= MAX_PATH_BYTES;
-    // A parent that was killed has left its folder behind.
-    if (ownsState) await removeOld(stateDir);
-    const base = isBelowState ? join(stateDir, PREFIX) : join(tmpdir(), `linkspan-${PREFIX}`);
+    const parent = isBelowState ? stateDir : tmpdir();
+    const prefix = isBelowState ? PREFIX : `linkspan-${PREFIX}${ownsState ? await nameOf(stateDir) : ''}`;
     try {
+      // A parent that was killed has left its folder behind.
+      if (ownsState) await removeOld(parent, prefix);
       // mkdtemp lets nobody else enter.
-      return new SocketDir(await mkdtemp(base));
+      return new SocketDir(await mkdtemp(join(parent, prefix)));
     } catch (thrown) {
       const why = messageOf(thrown);
       throw new StartError(`the sockets of workers need a folder (gateway.workers): ${why}`, { cause: thrown });
@@ -43,12 +44,21 @@ export class SocketDir implements AsyncDisposable {
   }
 }
 
+/** Returns a short name of a state directory, which no other one on this machine has. */
+async function nameOf(stateDir: string): Promise<string> {
+  const { dev, ino } = await stat(stateDir);
+  return `${dev}-${ino}-`;
+}
+
 /** Removes the folders that parents have left behind, and no file of anybody else: an operator may keep files beside them. */
-async function removeOld(stateDir: string): Promise<void> {
-  for (const folder of await readdir(stateDir, { withFileTypes: true })) {
-    if (!folder.isDirectory() || !OLD.test(folder.name)) continue;
-    const path = join(stateDir, folder.name);
+async function removeOld(parent: string, prefix: string): Promise<void> {
+  for (const folder of await readdir(parent, { withFileTypes: true })) {
+    const isNamedSo = folder.name.startsWith(prefix) && ADDED.test(folder.name.slice(prefix.length));
+    if (!folder.isDirectory() || !isNamedSo) continue;
+    const path = join(parent, folder.name);
     try {
+      // Another user could replace its own folder by a link while it is read.
+      if ((await lstat(path)).uid !== process.geteuid?.()) continue;
       const entries = await readdir(path, { withFileTypes: true });
       const isOurs = entries.every((entry) => entry.isSocket() && entry.name.endsWith('.sock'));
       if (!isOurs) continue;

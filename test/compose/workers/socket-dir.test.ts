@@ -50,6 +50,22 @@ test('nothing but sockets of workers is removed from a state directory', async (
   }
 });
 
+test('the sockets of a killed parent are removed if the path of its state is long', async () => {
+  const stateDir = await mkdtemp(join(tmpdir(), `linkspan-${'x'.repeat(80)}-`));
+  try {
+    const [old, other] = [await SocketDir.open(stateDir, true), await SocketDir.open(stateDir, false)];
+    await leaveSocket(old.path);
+    await leaveSocket(other.path);
+    await using dir = await SocketDir.open(stateDir, true);
+    assert.equal(dirname(dir.path), tmpdir());
+    await assert.rejects(stat(old.path), { code: 'ENOENT' });
+    assert.deepEqual(await readdir(other.path), ['1.sock'], 'a gateway that does not own the state may use it');
+    await other[Symbol.asyncDispose]();
+  } finally {
+    await rm(stateDir, { recursive: true });
+  }
+});
+
 test('a long path, or a state directory of another process, has no sockets', async () => {
   const stateDir = await mkdtemp(join(tmpdir(), `linkspan-${'x'.repeat(80)}-`));
   try {
