@@ -2,7 +2,7 @@ import { GatewayError, upstreamError } from '../../errors.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
-import { isEncoded, mediaType, redirectLocation, retryAfterMs } from './http-headers.ts';
+import { compressionOf, mediaType, redirectLocation, retryAfterMs } from './http-headers.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 import { NoEventStreamError } from '../rpc/no-event-stream-error.ts';
@@ -106,8 +106,8 @@ export class EventGet implements WireHandler {
     if (status === 204 || status >= 300) {
       const location = redirectLocation(status, headers);
       this.#end({ kind: 'refused', status, retryAfterMs: retryAfterMs(headers, Date.now()), location });
-    } else if (type !== 'text/event-stream' || isEncoded(headers)) {
-      const received = isEncoded(headers) ? 'a compressed body' : type.slice(0, 80) || 'nothing';
+    } else if (type !== 'text/event-stream' || compressionOf(headers) !== undefined) {
+      const received = compressionOf(headers) !== undefined ? 'a compressed body' : type.slice(0, 80) || 'nothing';
       const event = `answered ${received} where an event stream was expected`;
       const cause = new NoEventStreamError(`HTTP ${status}`);
       const error = upstreamError('upstream-protocol', this.#upstream, event, {}, cause);

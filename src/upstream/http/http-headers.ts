@@ -43,13 +43,12 @@ const COMPRESSIONS: ReadonlySet<string> = new Set([
   'x-compress',
 ]);
 
-/** Returns whether the body is compressed, although our request does not permit it. Other codings, such as `utf-8`, are mistakes. */
-export function isEncoded(headers: ResponseHeaders): boolean {
-  const encoding = headers['content-encoding'];
-  if (encoding === undefined) return false;
-  return String(encoding)
-    .split(',')
-    .some((coding) => COMPRESSIONS.has(coding.trim().toLowerCase()));
+/** Returns how the body is compressed, although our request does not permit it. Other codings, such as `utf-8`, are mistakes. */
+export function compressionOf({ 'content-encoding': encoding }: ResponseHeaders): string | undefined {
+  if (encoding === undefined) return undefined;
+  const codings = String(encoding).toLowerCase().split(',');
+  const compressions = codings.map((coding) => coding.trim()).filter((coding) => COMPRESSIONS.has(coding));
+  return compressions.length === 0 ? undefined : compressions.join(', ');
 }
 
 /** Returns `Retry-After` (a number of seconds, or a date) in milliseconds from now; undefined if it is absent or invalid. */

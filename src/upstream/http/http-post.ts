@@ -1,10 +1,11 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
+import { isCode } from '../../thrown.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
-import { isEncoded, mediaType, missingScopes, redirectLocation, retryAfterMs } from './http-headers.ts';
+import { compressionOf, mediaType, missingScopes, redirectLocation, retryAfterMs } from './http-headers.ts';
 import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
 import { TokenBucket } from '../rpc/token-bucket.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
@@ -156,7 +157,10 @@ export class UpstreamPost implements WireHandler {
     } else {
       this.fail(this.#protocolError(unexpectedBody(status, type)));
     }
-    if (isEncoded(headers)) this.fail(this.#protocolError('compressed its answer unasked'));
+    const compression = compressionOf(headers);
+    if (compression !== undefined && this.#body?.isReadable !== true) {
+      this.fail(this.#protocolError(`compressed its answer unasked (${compression})`));
+    }
   }
 
   onResponseData(_controller: WireController, chunk: Buffer): void {
@@ -185,8 +189,7 @@ export class UpstreamPost implements WireHandler {
     this.#hasEnded = true;
     switch (this.#stage) {
       case 'json':
-        this.#stage = 'ignored';
-        this.#handler.onText(this, this.#body?.text() ?? '');
+        this.#readAnswer();
         if (this.#isDone()) return;
         if (this.#isAnswered) this.#complete();
         else this.fail(this.#protocolError('answered with something that is no answer to the request'));
@@ -251,7 +254,7 @@ export class UpstreamPost implements WireHandler {
     // The body of a 401 or 403 is about our credentials, so it is not forwarded.
     const isAnswer = isJson && status >= 400 && status !== 401 && status !== 403;
     this.#isTextRefusal = !isAnswer && (isJson || isPlain) && SESSION_REFUSALS.has(status);
-    if ((isAnswer || this.#isTextRefusal) && !isEncoded(headers)) {
+    if ((isAnswer || this.#isTextRefusal) && compressionOf(headers) === undefined) {
       this.#refused = refused;
       this.#body = new ResponseBody(headers['content-length']);
       this.#stage = 'refusal';
@@ -262,7 +265,26 @@ export class UpstreamPost implements WireHandler {
 
   #readJson(headers: ResponseHeaders): void {
     this.#stage = 'json';
-    this.#body = new ResponseBody(headers['content-length']);
+    this.#body = new ResponseBody(headers['content-length'], compressionOf(headers));
+  }
+
+  #readAnswer(): void {
+    const text = this.#answerText();
+    if (text === undefined) return;
+    this.#stage = 'ignored';
+    this.#handler.onText(this, text);
+  }
+
+  /** Returns the text of the body. Fails the POST and returns undefined if the body is compressed, and cannot be read. */
+  #answerText(): string | undefined {
+    if (this.#body?.isCompressed !== true) return this.#body?.text() ?? '';
+    try {
+      return this.#body.decompressedText(this.#handler.options.messageBytes);
+    } catch (thrown) {
+      if (isCode(thrown, 'ERR_BUFFER_TOO_LARGE')) this.#overflow();
+      else this.fail(this.#protocolError('compressed its answer unasked, and it cannot be read'));
+      return undefined;
+    }
   }
 
   #readEvents(): void {

@@ -1,3 +1,4 @@
+import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
 /** The first buffer of a body that arrives in several chunks, and the factor by which the next ones are larger. */
@@ -6,6 +7,15 @@ const GROWTH = 4;
 
 const EMPTY = Buffer.alloc(0);
 
+type Decompress = (body: Buffer, options: { readonly maxOutputLength: number }) => Buffer;
+
+const DECOMPRESS: ReadonlyMap<string, Decompress> = new Map([
+  ['gzip', gunzipSync],
+  ['x-gzip', gunzipSync],
+  ['deflate', inflateSync],
+  ['br', brotliDecompressSync],
+]);
+
 /** Collects the chunks of a UTF-8 body. The chunks are valid only during `add`. A body in a single chunk is not copied. */
 export class ResponseBody {
   /** The declared length; `Infinity` without one. */
@@ -13,10 +23,21 @@ export class ResponseBody {
   #bytes = 0;
   #text: string | undefined;
   #buffer = EMPTY;
+  readonly #compression: string | undefined;
 
-  constructor(contentLength: string | string[] | undefined) {
+  constructor(contentLength: string | string[] | undefined, compression?: string) {
+    this.#compression = compression;
     const length = typeof contentLength === 'string' ? Number(contentLength) : Infinity;
     this.#length = Number.isNaN(length) ? Infinity : length;
+  }
+
+  get isCompressed(): boolean {
+    return this.#compression !== undefined;
+  }
+
+  /** Returns whether the body is not compressed, or in a known way. */
+  get isReadable(): boolean {
+    return this.#compression === undefined || DECOMPRESS.has(this.#compression);
   }
 
   get bytes(): number {
@@ -26,7 +47,7 @@ export class ResponseBody {
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;
-    if (chunk.length === this.#length) {
+    if (chunk.length === this.#length && this.#compression === undefined) {
       this.#text = chunk.toString('utf8');
       return;
     }
@@ -37,6 +58,18 @@ export class ResponseBody {
   /** Returns the whole body, without a byte order mark. To be called once, at the end. */
   text(): string {
     return withoutByteOrderMark(this.#text ?? this.#buffer.toString('utf8', 0, this.#bytes));
+  }
+
+  /**
+   * Returns the whole body like `text`, decompressed.
+   *
+   * @throws {Error} `ERR_BUFFER_TOO_LARGE` if it has more bytes than this; another one if it is not compressed as declared.
+   */
+  decompressedText(maxBytes: number): string {
+    const decompress = DECOMPRESS.get(this.#compression ?? '');
+    if (decompress === undefined) throw new TypeError('the body is not compressed in a known way');
+    const bytes = decompress(this.#buffer.subarray(0, this.#bytes), { maxOutputLength: maxBytes });
+    return withoutByteOrderMark(bytes.toString('utf8'));
   }
 
   /** Makes the buffer larger, by and by: a server may declare more than it sends. */

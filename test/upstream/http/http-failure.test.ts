@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 
 import * as fc from '../../support/fast-check.ts';
 
@@ -285,13 +286,54 @@ test('bytes that are not HTTP fail the call', LIMIT, async () => {
   assert.match(error.message, /invalid HTTP/);
 });
 
-test('a compressed answer is refused', LIMIT, async () => {
-  await using server = await serve((request, response) => {
-    json(response, result(request.id), { 'content-encoding': 'gzip' });
+const compressions = [
+  { coding: 'gzip', compress: gzipSync },
+  { coding: 'X-GZip', compress: gzipSync },
+  { coding: 'deflate', compress: deflateSync },
+  { coding: 'br', compress: brotliCompressSync },
+];
+
+for (const { coding, compress } of compressions) {
+  test(`an answer in JSON that is compressed unasked (${coding}) is read`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      assert.equal(request.headers['accept-encoding'], 'identity');
+      const headers = { 'content-type': 'application/json', 'content-encoding': coding };
+      response.writeHead(200, headers).end(compress(result(request.id)));
+    });
+    await using peer = await connect(server.url);
+    peer.request(2);
+    await peer.answer(2);
+  });
+}
+
+const refusedCompressions = [
+  { what: 'text that is not compressed', type: 'application/json', coding: 'gzip', body: result(2) },
+  { what: 'a coding that is unknown', type: 'application/json', coding: 'zstd', body: result(2) },
+  { what: 'two codings', type: 'application/json', coding: 'gzip, gzip', body: gzipSync(gzipSync(result(2))) },
+  { what: 'an event stream', type: 'text/event-stream', coding: 'gzip', body: gzipSync(event(result(2))) },
+];
+
+for (const { what, type, coding, body } of refusedCompressions) {
+  test(`a compressed answer is refused: ${what}`, LIMIT, async () => {
+    await using server = await serve((_request, response) => {
+      response.writeHead(200, { 'content-type': type, 'content-encoding': coding }).end(body);
+    });
+    await using peer = await connect(server.url);
+    peer.request(2);
+    const error = await peer.failure(2);
+    assert.equal(error.code, 'upstream-protocol');
+    assert.match(error.message, /compressed its answer/);
+  });
+}
+
+test('an answer that is too large once it is decompressed is refused', LIMIT, async () => {
+  await using server = await serve((_request, response) => {
+    const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
+    response.writeHead(200, headers).end(gzipSync(JSON.stringify('x'.repeat(1_000_000))));
   });
   await using peer = await connect(server.url);
   peer.request(2);
-  assert.equal((await peer.failure(2)).code, 'upstream-protocol');
+  assert.equal((await peer.failure(2)).code, 'too-large');
 });
 
 test('a refused connection is named in the error, and executed is no', LIMIT, async () => {
