@@ -63,6 +63,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/clients/seen-clients.ts MAX_CAPABILITIES',
     'gateway/clients/seen-clients.ts MAX_TEXT_CHARS',
     'gateway/lists/pinned-offers.ts MAX_EXPLAINED',
+    'gateway/lists/pinned-offers.ts MAX_EXPLAINED_CHARS',
     'gateway/lists/pinned-offers.ts MAX_RETURNED',
     'gateway/lists/pinned-offers.ts MAX_TEXT_CHARS',
     'gateway/lists/problem-reports.ts MAX_LOGGED',

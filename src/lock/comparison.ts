@@ -7,33 +7,44 @@ import type { PinnedLists } from './lock-file.ts';
 export interface Difference extends Pick<Definition, 'kind' | 'key'> {
   /** `added`: not in the lock. `removed`: only in the lock. */
   readonly status: 'added' | 'removed' | 'changed';
-  /** The changes in words. Of an added definition, the suspicious parts. Empty beyond the number that is explained. */
+  /** The changes in words. Of an added definition, the suspicious parts. Empty beyond the bounds. */
   readonly changes: readonly Change[];
+}
+
+/** Bounds on the definitions whose changes are described. Upstreams choose how many differ, and how long they are. */
+export interface ExplanationBounds {
+  readonly definitions: number;
+  /** The characters of them, before and after, in all. */
+  readonly chars: number;
 }
 
 /**
  * Compares what an upstream offers with what is pinned.
  *
  * @param pinned undefined for an upstream that is not in the lock: all that it offers is added then.
- * @param mostExplained definitions whose changes are described; upstreams choose how many differ.
  */
 export function compareLists(
   pinned: PinnedLists | undefined,
   listed: Listed,
-  mostExplained = Infinity,
+  bounds: ExplanationBounds = { definitions: Infinity, chars: Infinity },
 ): readonly Difference[] {
   const differences: Difference[] = [];
   const offered = definitionsOf(listed);
-  const explained = (describe: () => readonly Change[]) => (differences.length < mostExplained ? describe() : []);
+  let charsLeft = bounds.chars;
+  const explain = (before: Definition | undefined, after: Definition): readonly Change[] => {
+    const chars = after.key.length + after.text.length + (before?.text.length ?? 0);
+    if (differences.length >= bounds.definitions || chars > charsLeft) return [];
+    charsLeft -= chars;
+    return before === undefined ? suspicions(after) : definitionChanges(before, after);
+  };
   for (const [id, definitions] of offered) {
     const before = pinned?.definitions.get(id);
     // Of several items with one name a client may read any.
     const after = definitions.find(({ text }) => text === '' || text !== before?.text);
     if (after === undefined) continue;
     const { kind, key } = after;
-    if (before === undefined)
-      differences.push({ kind, key, status: 'added', changes: explained(() => suspicions(after)) });
-    else differences.push({ kind, key, status: 'changed', changes: explained(() => definitionChanges(before, after)) });
+    const status = before === undefined ? 'added' : 'changed';
+    differences.push({ kind, key, status, changes: explain(before, after) });
   }
   for (const { kind, key } of pinned?.definitions.values() ?? []) {
     if (!offered.has(idOf({ kind, key }))) differences.push({ kind, key, status: 'removed', changes: [] });

@@ -4,6 +4,7 @@ import { canonicalText } from './canonical.ts';
 import { hiddenCharacters } from './hidden-characters.ts';
 import { imperatives } from './imperative-text.ts';
 import { getOrMake } from '../map-entries.ts';
+import { inSlices } from '../work-turn.ts';
 
 export const LISTED_KINDS = ['tool', 'prompt', 'resource', 'template'] as const;
 export type ListedKind = (typeof LISTED_KINDS)[number];
@@ -90,6 +91,11 @@ function withoutVolatile(item: RawObject): RawObject {
   const rest = item.with('size', undefined);
   if (annotations === undefined) return rest;
   return rest.with('annotations', annotations.size === 0 ? undefined : annotations.toString());
+}
+
+/** Reads the definitions of these lists over several turns of the event loop, so that {@link definitionsOf} finds them. */
+export async function readDefinitions(listed: Listed): Promise<void> {
+  for (const kind of LISTED_KINDS) await inSlices(listed[LIST_NAMES[kind]], (item) => definitionOf(kind, item));
 }
 
 /**

@@ -6,6 +6,7 @@ import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
 import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { Config } from '../../config/values/config.ts';
+import { readDefinitions } from '../../lock/definition.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
@@ -197,6 +198,7 @@ export class Offers {
     if (offers === undefined || offers.get(key) !== undefined) return true;
     if (this.stored.isAbsent(upstream, key)) return false;
     const offer = await this.stored.read(upstream, key);
+    if (offer !== undefined) await this.readDefinitions(upstream, offer);
     if (offers.get(key) !== undefined) return true;
     if (this.#offers.get(upstream) !== offers) return false;
     if (offer === undefined) {
@@ -278,8 +280,14 @@ export class Offers {
   }
 
   /** Makes the parts of an offer that catalogs share, over several turns of the event loop, before the offer is used. */
-  prepare(upstream: string, offer: Offer): Promise<void> {
-    return this.#catalogs.prepare(upstream, this.#forClients(upstream, '', offer) ?? offer);
+  async prepare(upstream: string, offer: Offer): Promise<void> {
+    await this.readDefinitions(upstream, offer);
+    await this.#catalogs.prepare(upstream, this.#forClients(upstream, '', offer) ?? offer);
+  }
+
+  /** Reads what the lock is compared with, over several turns of the event loop. The comparison alone would do it in one. */
+  async readDefinitions(upstream: string, offer: Offer): Promise<void> {
+    if (this.isPinned(upstream)) await readDefinitions(offer);
   }
 
   /** Returns an offer as clients get it: without lists that lead back to this gateway, and without what the lock withholds. */

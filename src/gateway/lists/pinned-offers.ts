@@ -14,6 +14,9 @@ import { getOrMake } from '../../map-entries.ts';
 
 /** Differences of one offer whose changes are described, and that get a log line each. */
 const MAX_EXPLAINED = 50;
+/** The characters of these definitions, before and after, in all. */
+const MAX_EXPLAINED_CHARS = 524_288;
+const EXPLANATION_BOUNDS = { definitions: MAX_EXPLAINED, chars: MAX_EXPLAINED_CHARS };
 /** Definitions that get a log line each when they are as in the lock again. */
 const MAX_RETURNED = 1_000;
 const MAX_TEXT_CHARS = 1_000;
@@ -100,7 +103,7 @@ export class PinnedOffers {
   #judge(upstream: string, known: PinnedUpstream, offer: Offer): Judged {
     return getOrMake(known.judged, offer, () => {
       const pinned = listsFor(known.pins.lists.get(upstream), eraOf(offer.revision));
-      const differences = compareLists(pinned, offer, MAX_EXPLAINED);
+      const differences = compareLists(pinned, offer, EXPLANATION_BOUNDS);
       const isInLock = pinned !== undefined;
       return { offer: pinnedOffer(offer, differences, known.onChange), differences, isInLock };
     });

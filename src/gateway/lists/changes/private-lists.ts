@@ -101,6 +101,7 @@ export class PrivateLists {
     const { offer, failure } = listing;
     if (failure !== undefined) log.warn({ err: failure, upstream }, 'changed lists not fetched');
     await this.#nextTurn();
+    await offers.readDefinitions(upstream, offer);
     if (link.connection.isClosed || link.isRetired) return AS_BEFORE;
     const isChanged = before === undefined || !isSameOffer(before, offer);
     const differs = () => {
