@@ -121,10 +121,15 @@ export class ChangedLists {
     if (LIST_KINDS.some((kind) => announcesChanges(capabilities, kind))) this.#privateLists.onChanged(link);
   }
 
-  /** Reads the lists of a new process whose definitions are pinned: it may be of another version than the one that was listed. */
+  /**
+   * Gives a new user of a connection the lists that it has for itself. Reads those of a new process whose definitions are pinned: it may be
+   * of another version than the one that was listed.
+   */
   onOpen(link: Link): void {
     const { offers, upstreams } = this.#parts;
-    if (!offers.isPinned(link.upstream) || !isPrivate(link)) return;
+    if (!isPrivate(link)) return;
+    this.#privateLists.onJoined(link);
+    if (!offers.isPinned(link.upstream)) return;
     if (upstreams.get(link.upstream)?.isProcess === true) this.#privateLists.onChanged(link);
   }
 

@@ -53,6 +53,21 @@ export class PrivateLists {
     this.#listings.onChanged(link);
   }
 
+  /** Gives those who have joined a link the lists that it has for itself. Lists it for capabilities that have none. */
+  onJoined(link: Link): void {
+    const { upstream } = link;
+    if (!this.#budget.hasOffers(link)) return;
+    for (const holder of link.users) {
+      if (holder.ownOffers.has(upstream)) continue;
+      const own = this.#budget.offerOf(link, holder.capabilityKey);
+      if (own === undefined) this.onChanged(link);
+      else {
+        holder.ownOffers.set(upstream, own);
+        this.#parts.refreshCatalog(holder);
+      }
+    }
+  }
+
   /** Lists a link when the queue allows it. Resolves as `ListOnce` does. */
   async #listOnce(link: Link, onBegin: () => void): Promise<boolean> {
     const { log, onListed } = this.#parts;

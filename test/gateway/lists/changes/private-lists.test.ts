@@ -9,7 +9,7 @@ import type { Message, Request } from '../../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, type TestCore, toolCall } from '../../../support/core.ts';
 import { GatewayParts } from '../../../support/gateway-parts.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../../support/memory-upstream.ts';
-import { modernRequest } from '../../../support/modern-client.ts';
+import { ModernClient, modernRequest } from '../../../support/modern-client.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -325,4 +325,61 @@ test('the end of a session during a listing is not logged as a failure', TIMEOUT
     at.lines.filter((line) => line.includes('changed lists not fetched')),
     [],
   );
+});
+
+/** An upstream whose tool `enable` adds the tool `extra` on its connection. */
+function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
+  const enabled = new Set<Peer>();
+  const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
+  const listens = new Map<Peer, object>();
+  const notify = (peer: Peer, method: string, params = {}) =>
+    peer.send(JSON.stringify({ jsonrpc: '2.0', method, params: { ...params, _meta: listens.get(peer) } }));
+  return memoryUpstream({
+    isRaw: era === 'modern',
+    listsOf: (peer) => ({
+      tools: ['enable', 'ping', ...(enabled.has(peer) ? ['extra'] : [])].map((name) => ({ ...TOOL, name })),
+    }),
+    request: (peer, request) => {
+      if (request.method === 'server/discover') {
+        const capabilities = { tools: { listChanged: true } };
+        return peer.send(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
+      }
+      if (request.method === 'subscriptions/listen') {
+        listens.set(peer, { 'io.modelcontextprotocol/subscriptionId': Number(request.id) });
+        const notifications = { toolsListChanged: true };
+        return notify(peer, 'notifications/subscriptions/acknowledged', { notifications });
+      }
+      peer.send(result(request, { ...complete, content: [] }));
+      if (request.params?.string('name') !== 'enable') return;
+      enabled.add(peer);
+      notify(peer, LIST_CHANGED);
+    },
+  });
+}
+
+function namesIn({ tools }: Readonly<Record<string, unknown>>): readonly string[] {
+  return Array.isArray(tools) ? tools.map((tool) => String(Object(tool).name)) : [];
+}
+
+test('a session that joins a connection gets the lists that it has for itself', TIMEOUT, async () => {
+  const memory = enabling('legacy');
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const first = await gateway.connect();
+  await first.result('tools/call', toolCall('up__enable'));
+  await first.waitForMessage(LIST_CHANGED);
+  const second = await gateway.connect();
+  await second.result('tools/call', toolCall('up__ping'));
+  assert.ok(namesIn(await second.result('tools/list')).includes('up__extra'));
+  await second.result('tools/call', toolCall('up__extra'));
+});
+
+test('clients of other capabilities get the lists of the connection that they join', TIMEOUT, async () => {
+  const memory = enabling('modern');
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const [first, second] = [new ModernClient(gateway), new ModernClient(gateway, { elicitation: {} })];
+  const names = async (client: ModernClient) => namesIn(await client.result('tools/list'));
+  await first.result('tools/call', toolCall('up__enable'));
+  await waitUntil(async () => (await names(first)).includes('up__extra'));
+  await second.result('tools/call', toolCall('up__ping'));
+  await waitUntil(async () => (await names(second)).includes('up__extra'));
 });
