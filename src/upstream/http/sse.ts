@@ -49,6 +49,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
   readonly #handshakeQueue: HandshakeQueue;
   readonly #endpointNamed = Promise.withResolvers<void>();
   #endpoint: HttpSession | undefined;
+  /** Messages that came in one piece with the endpoint, before the caller can send answers. Undefined from then on. */
+  #early: string[] | undefined = [];
   #isClosed = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
@@ -82,6 +84,14 @@ class SseTransport implements Transport, UpstreamPostHandler {
       this.#stream.cancel();
       throw thrown;
     }
+    // The caller has the transport by then.
+    setImmediate(() => this.#readEarly());
+  }
+
+  #readEarly(): void {
+    const texts = this.#early ?? [];
+    this.#early = undefined;
+    for (const text of texts) if (!this.#isClosed) this.#read(text);
   }
 
   send(message: Outgoing): void {
@@ -154,8 +164,10 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   #onEvent(type: string, data: string): void {
-    if (type === 'message' && data !== '') this.#read(data);
-    else if (type === 'endpoint' && this.#endpoint === undefined) this.#setEndpoint(data);
+    if (type === 'message' && data !== '') {
+      if (this.#endpoint === undefined || this.#early === undefined) this.#read(data);
+      else this.#early.push(data);
+    } else if (type === 'endpoint' && this.#endpoint === undefined) this.#setEndpoint(data);
   }
 
   #setEndpoint(endpoint: string): void {

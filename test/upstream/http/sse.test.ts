@@ -7,6 +7,7 @@ import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts'
 import { waitUntil } from '../../support/wait-until.ts';
 import {
   connect,
+  connectCaller,
   event,
   json,
   progress,
@@ -73,6 +74,17 @@ test('cookies of the event stream are on its messages, and on no other connectio
     server.received.items.map(({ headers }) => headers.cookie),
     [undefined, undefined, 'node=1', 'node=2'],
   );
+});
+
+test('a ping in one piece with the endpoint is answered', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.method === 'POST') response.writeHead(202).end();
+    else stream(response, `event: endpoint\ndata: /messages\n\n${event('{"jsonrpc":"2.0","id":"p","method":"ping"}')}`);
+  }, '/sse');
+  await using caller = await connectCaller(server.url, { kind: 'sse' });
+  const answer = await server.received.find(({ method }) => method === 'POST');
+  assert.equal(answer.body, '{"jsonrpc":"2.0","id":"p","result":{}}');
+  assert.equal(caller.connection.isClosed, false);
 });
 
 const endpoints = [
