@@ -52,6 +52,8 @@ export class WorkerSet {
   #hasStarted = false;
   #warms: boolean;
   #isStopping = false;
+  /** The last change of configs. A worker can prepare one config at a time. */
+  #lastChange: Promise<unknown> = Promise.resolve();
 
   constructor(parts: WorkerSetParts) {
     this.#parts = parts;
@@ -86,7 +88,18 @@ export class WorkerSet {
   }
 
   /** Applies a config at all workers, after each of them has prepared it. If one of them refuses, nothing has changed. @throws {Error} then. */
-  async apply(next: Config): Promise<void> {
+  apply(next: Config): Promise<void> {
+    return this.#inTurn(() => this.#apply(next));
+  }
+
+  /** Runs a change of configs after those before it. */
+  #inTurn(change: () => Promise<void>): Promise<void> {
+    const changing = this.#lastChange.then(change);
+    this.#lastChange = changing.catch(() => undefined);
+    return changing;
+  }
+
+  async #apply(next: Config): Promise<void> {
     const prepared = this.listening;
     const answers = await Promise.allSettled(prepared.map((worker) => prepare(worker, next)));
     // Another worker takes the place of one that has ended, and the answer of that one does not count.
@@ -152,7 +165,7 @@ export class WorkerSet {
     }
     void worker.watch();
     this.#parts.onStarted(worker);
-    if (this.#config !== given) await this.#swap(worker, false);
+    if (this.#config !== given) await this.#inTurn(() => this.#swap(worker, false));
   }
 
   #onEnd(worker: WorkerProcess, how: string, loss: WorkerLoss): void {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { WorkerSet } from '../../../src/compose/workers/worker-set.ts';
+import type { Config } from '../../../src/config/values/config.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { StartError } from '../../../src/errors.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -13,6 +14,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const IDLE = join(import.meta.dirname, '../../fixtures/idle-worker.ts');
+const CHANGING = join(import.meta.dirname, '../../fixtures/changing-worker.ts');
 /** Folders in which the system starts no process. Node reports one by an event, and throws the other. */
 const REFUSED = [
   { cwd: join(import.meta.dirname, 'missing'), code: 'ENOENT' },
@@ -26,12 +28,14 @@ function startIn(cwd: string): void {
 
 interface Tried extends AsyncDisposable {
   readonly workers: WorkerSet;
+  readonly config: Config;
+  readonly dir: string;
   /** The lines of the log. */
   readonly lines: readonly string[];
   readonly lost: readonly string[];
 }
 
-async function twoWorkers(): Promise<Tried> {
+async function twoWorkers(onStarted: () => void = () => undefined): Promise<Tried> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-worker-set-'));
   const file = join(dir, 'linkspan.yaml');
   await writeFile(file, 'mcpServers: {}\ngateway: {workers: 2}\n');
@@ -53,7 +57,7 @@ async function twoWorkers(): Promise<Tried> {
     serveStores: () => ignore,
     onLimit: ignore,
     onLog: (text) => process.stderr.write(text),
-    onStarted: ignore,
+    onStarted,
     onEnded: ignore,
     onLost: (how) => lost.push(how),
     log: pino({}, { write: (line: string) => lines.push(line) }),
@@ -62,7 +66,7 @@ async function twoWorkers(): Promise<Tried> {
     await workers.stop();
     await rm(dir, { recursive: true, force: true });
   };
-  return { workers, lines, lost, [Symbol.asyncDispose]: dispose };
+  return { workers, config, dir, lines, lost, [Symbol.asyncDispose]: dispose };
 }
 
 for (const { cwd, code } of REFUSED) {
@@ -97,3 +101,29 @@ for (const { cwd, code } of REFUSED) {
     assert.equal(failed().length, 5);
   });
 }
+
+test('a worker that starts during reloads prepares one config after the other', OPTIONS, async () => {
+  const reload = Promise.withResolvers<void>();
+  let isReplaced = false;
+  await using tried = await twoWorkers(() => {
+    if (isReplaced) reload.resolve(workers.apply({ ...config }));
+  });
+  const { workers, config, dir, lines, lost } = tried;
+  const gate = join(dir, 'go');
+  await writeFile(gate, '');
+  cluster.setupPrimary({ exec: CHANGING, execArgv: [], cwd: dir });
+  await workers.start();
+  await rm(gate);
+  workers.listening[0]?.kill();
+  await waitUntil(() => lost.length === 1);
+  await workers.apply({ ...config });
+  isReplaced = true;
+  await writeFile(gate, '');
+  await reload.promise;
+  await workers.apply({ ...config });
+  assert.deepEqual(lost, ['SIGKILL']);
+  assert.deepEqual(
+    lines.filter((line) => line.includes('cannot apply')),
+    [],
+  );
+});
