@@ -279,7 +279,7 @@ export class Edge {
   /** Resolves when the responses that have begun are written, at the latest after `waitMs`. */
   async finish(waitMs: number): Promise<void> {
     // Ends the streams that were left, and those on which an answer was due.
-    this.#endpoints.drain();
+    this.#endpoints.drain(true);
     await this.#clients.finish(waitMs);
   }
 

@@ -171,9 +171,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   /** Ends the streams on which no answer is due, and refuses new requests. */
-  drain(): void {
+  drain(isForRestart = false): void {
     this.refuseNew();
-    this.streams.drain();
+    this.streams.drain(isForRestart);
   }
 
   /** Ends the event streams of clients that come from other processes. The clients open them again. */

@@ -456,6 +456,8 @@ test('a stream that no other process can take ends after the calls in flight', T
     assert.equal((await post(`${edge.origin}/mcp`, rpc(1, 'ping'), session, bearer('ann'))).status, 503);
     assert.equal(get.isEnded, false);
     await Promise.all([edge.finish(PATIENCE_MS), get.ended()]);
+    // Many clients try twice, and have to meet the next process.
+    assert.ok(get.retryMs !== undefined && get.retryMs >= 2_000, String(get.retryMs));
   } finally {
     await edge.close();
   }

@@ -37,7 +37,7 @@ export interface Endpoints {
   /** Refuses new requests. Requests in flight continue, and so do the streams that clients could open nowhere else. */
   refuseNew(): void;
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
-  drain(): void;
+  drain(isForRestart?: boolean): void;
 }
 
 /** By default, credentials are always accepted with the same rights, and challenges are without metadata. */
@@ -101,8 +101,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       mcp.refuseNew();
       sse.drain();
     },
-    drain() {
-      mcp.drain();
+    drain(isForRestart) {
+      mcp.drain(isForRestart);
       sse.drain();
     },
   };

@@ -10,12 +10,12 @@ import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter, type StreamWriterHandler } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
-/**
- * Delays after which a client should open the stream again that has been ended for now. The SDKs for TypeScript and Python try twice, and never
- * again, so that two delays have to outlast a restart.
- */
-const MIN_REOPEN_MS = 2_000;
-const MAX_REOPEN_MS = 4_000;
+/** Delays after which a client should open the stream again that has been ended for now. */
+const MIN_REOPEN_MS = 100;
+const MAX_REOPEN_MS = 1_000;
+/** The same if the process ends and no other one can open it. Two delays outlast a restart: the SDKs try twice, and never again. */
+const MIN_RESTART_MS = 2_000;
+const MAX_RESTART_MS = 4_000;
 /** Delay after which a client should resume a stream that was lost, perhaps with the process. */
 const RETRY_MS = 3_000;
 /** The HTTP client of Java. The Java SDK up to 2.0.1 ends a stream with an error at a line with `retry`. */
@@ -201,8 +201,9 @@ export class EventStream implements MessageSink {
   }
 
   /** Ends the stream as {@link close} does, and tells the client when to open another one. Clients do so at different times. */
-  endForNow(): void {
-    this.#tellReopening();
+  endForNow(isForRestart: boolean): void {
+    if (isForRestart) this.#tellReopening(MIN_RESTART_MS, MAX_RESTART_MS);
+    else this.#tellReopening();
     this.close();
   }
 
@@ -212,8 +213,8 @@ export class EventStream implements MessageSink {
     this.#writer?.interrupt();
   }
 
-  #tellReopening(): void {
-    if (this.#readsRetry) this.#writer?.comment(`retry: ${randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)}\n\n`);
+  #tellReopening(minMs = MIN_REOPEN_MS, maxMs = MAX_REOPEN_MS): void {
+    if (this.#readsRetry) this.#writer?.comment(`retry: ${randomInt(minMs, maxMs)}\n\n`);
   }
 
   #append(text: string): void {

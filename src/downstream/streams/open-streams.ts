@@ -66,8 +66,8 @@ export class OpenStreams {
   }
 
   /** Ends all streams on which no answer is due. */
-  drain(): void {
-    for (const streams of this.#sessions.values()) streams.drain();
+  drain(isForRestart: boolean): void {
+    for (const streams of this.#sessions.values()) streams.drain(isForRestart);
     this.endListens(() => true);
   }
 }

@@ -188,9 +188,9 @@ export class SessionStreams {
     }
   }
 
-  /** Ends the GET stream, on which no answer is due. The client opens it again soon, at any process. */
-  drain(): void {
-    this.#listening?.endForNow();
+  /** Ends the GET stream, on which no answer is due. The client opens it again soon, at any process, or after a restart. */
+  drain(isForRestart = false): void {
+    this.#listening?.endForNow(isForRestart);
   }
 
   /** Returns whether a stream of this name belongs to this session, possibly from before a restart. */
