@@ -20,7 +20,8 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
   const restart = `${COMMAND} restart ${id}`;
   if (is.isDisabled) return `Put it into service again with: ${restart}`;
   if (is.isMisconfigured) return 'Correct its entry in the config file, then reload the config or restart the gateway.';
-  if (state === 'degraded') return `It is tried again by itself. To open new connections now: ${restart}`;
+  if (state === 'degraded')
+    return `It is ready again with the next start or listing that succeeds. To start it now: ${restart}`;
   if (state === 'needs-authorization') {
     const cause =
       'Its server, or the authorization server, does not accept the credentials of the gateway, or gets none.';

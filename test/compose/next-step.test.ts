@@ -15,7 +15,11 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
   { what: 'is ready', step: undefined },
   { what: 'was not used yet', state: 'configured', step: undefined },
   { what: 'is starting', state: 'starting', step: undefined },
-  { what: 'is degraded', state: 'degraded', step: /by itself.*linkspan restart up/ },
+  {
+    what: 'is degraded',
+    state: 'degraded',
+    step: /^It is ready again with the next start or listing that succeeds.*linkspan restart up/,
+  },
   {
     what: 'is in a crash loop',
     state: 'failed',
