@@ -5,13 +5,12 @@ import type { Wire, WireRequest } from '../../http1/wire.ts';
 export async function deleteSession(wire: Wire, request: WireRequest, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   let isLate = false;
-  let end = (): void => {
-    isLate = true;
-  };
+  let abort = (): void => undefined;
   wire.dispatch(request, {
     onRequestStart(controller) {
       if (isLate) throw new Error('too late');
-      end = () => controller.abort(new Error('too late'));
+      // With credentials of an issuer, it may be sent twice.
+      abort = () => controller.abort(new Error('too late'));
     },
     // The status is not used. A server that ends sessions by itself answers 405.
     onResponseStart: () => undefined,
@@ -20,5 +19,6 @@ export async function deleteSession(wire: Wire, request: WireRequest, limitMs: n
     onResponseError: () => resolve(),
   });
   await resultWithin(promise, limitMs);
-  end();
+  isLate = true;
+  abort();
 }

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import { LIMITS } from '../../../src/limits.ts';
+import { WirePool } from '../../../src/http1/pool.ts';
+import { AuthorizedWire } from '../../../src/upstream/http/authorized-wire.ts';
+import { deleteSession } from '../../../src/upstream/http/delete-session.ts';
+import { Cookies } from '../../../src/upstream/http/cookies.ts';
+import { HttpSession } from '../../../src/upstream/http/http-session.ts';
 import {
   connect,
   event,
@@ -14,6 +20,7 @@ import {
   stream,
 } from '../../fixtures/servers/http-harness.ts';
 import { errorText } from '../../support/http-upstream.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const LIMIT = { timeout: 120_000 };
@@ -440,6 +447,37 @@ test('close() waits a bounded time for the answer to DELETE', LIMIT, async () =>
   await peer.transport.close();
   const { closed } = await server.received.find(({ method }) => method === 'DELETE');
   await closed;
+});
+
+test('a DELETE whose credentials come too late is not sent again', LIMIT, async () => {
+  await using server = await serve((_request, response) => response.writeHead(401).end());
+  const credential = { headers: ['authorization', 'Bearer t'] };
+  const renewal = Promise.withResolvers<undefined | typeof credential>();
+  const credentials = {
+    current: () => credential,
+    acquire: () => Promise.resolve(credential),
+    renew: () => renewal.promise,
+    extend: () => Promise.resolve(undefined),
+  };
+  const pool = new WirePool(new URL(server.url), PATIENCE_MS);
+  const wire = new AuthorizedWire(pool, credentials, '');
+  const target = { kind: 'http', url: server.url, headers: {} } as const;
+  const session = new HttpSession(target, 'linkspan/test', new Cookies(target.url));
+  await deleteSession(wire, session.delete(), 100);
+  renewal.resolve(credential);
+  await nextTurn();
+  // What is sent now comes after it.
+  const { promise: ended, resolve } = Promise.withResolvers<void>();
+  const ignore = () => undefined;
+  const ends = { onResponseEnd: () => resolve(), onResponseError: () => resolve() };
+  const next = { onRequestStart: ignore, onResponseStart: ignore, onResponseData: ignore, ...ends };
+  pool.dispatch(session.post('{}', 0), next);
+  await ended;
+  assert.deepEqual(
+    server.received.items.map(({ method }) => method),
+    ['DELETE', 'POST'],
+  );
+  await pool.destroy();
 });
 
 //
