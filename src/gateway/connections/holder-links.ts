@@ -303,6 +303,8 @@ export class HolderLinks {
   /** Releases the link of a holder to an upstream, because another process has it, or the holder may not use it any more. */
   releaseAt(holder: ConnectionHolder, upstreamId: string): void {
     removeLink(holder, upstreamId);
+    // The next request makes the catalog anew. Nobody finds the holder by the link when it closes.
+    if (holder.ownOffers.delete(upstreamId)) holder.catalogVersion = 0;
     const upstream = this.#parts.upstreams.getEvenIfLeaving(upstreamId);
     if (upstream !== undefined) this.levels.releaseUser(holder, upstream);
   }

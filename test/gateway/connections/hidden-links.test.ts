@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { testCore, toolCall } from '../../support/core.ts';
-import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -45,3 +45,31 @@ for (const [why, change] of [
     assert.equal(seen.open.size, 2);
   });
 }
+
+test('the lists of a connection are not those of the next, after its upstream was away', TIMEOUT, async () => {
+  const tool = (name: string) => ({ name, inputSchema: { type: 'object' } });
+  const enabled = new Set<Peer>();
+  const up = memoryUpstream({
+    listsOf: (peer) => ({ tools: [tool('enable'), ...(enabled.has(peer) ? [tool('extra')] : [])] }),
+    request: (peer, request) => {
+      peer.send(result(request, { content: [] }));
+      enabled.add(peer);
+      peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+    },
+  });
+  const upstreams = { up: { memory: up }, seen: { memory: memoryUpstream({ lists: LISTS }) } };
+  await using gateway = await testCore(upstreams, profile('up', 'seen'));
+  const { config } = gateway;
+  const client = await gateway.connect({ view: 'p' });
+  const names = async () => {
+    const { tools } = await client.result('tools/list');
+    return Array.isArray(tools) ? tools.map((one) => String(Object(one).name)) : [];
+  };
+  await client.result('tools/call', toolCall('up__enable'));
+  await waitUntil(async () => (await names()).includes('up__extra'));
+  const without = { ...config, ...profile('seen') };
+  await gateway.core.apply(without, diffConfigs(config, without));
+  await waitUntil(() => up.open.isDisjointFrom(enabled));
+  await gateway.core.apply(config, diffConfigs(without, config));
+  assert.deepEqual(await names(), ['up__enable', 'seen__t']);
+});
