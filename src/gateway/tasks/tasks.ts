@@ -3,6 +3,7 @@ import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { answerOf, GatewayError } from '../../errors.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { findHiddenQuestion, inputRequestsText, readRequests } from '../../protocol/input-required.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -309,7 +310,7 @@ export class Tasks {
       .map(({ known }) => known);
   }
 
-  /** Returns the state of a task; undefined if its upstream does not know it or is not connected. */
+  /** Returns the state of a task; undefined if its upstream does not know it, is not connected, or sends a malformed one. */
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
     const { links, upstreams, ids } = this.#parts;
     const upstream = upstreams.get(known.upstream);
@@ -321,7 +322,8 @@ export class Tasks {
     const call = link.connection.call('tasks/get', RawObject.of({ taskId: known.task }), limits);
     const answer = await call.answer.catch(() => undefined);
     if (answer?.kind === 'result') {
-      return RawObject.parse(answer.result).with('taskId', JSON.stringify(known.id)).toString();
+      const named = () => RawObject.parse(answer.result).with('taskId', JSON.stringify(known.id)).toString();
+      return unlessMalformed(named, undefined);
     }
     const isGone = answer?.kind === 'error' && isUnknownTask(answer.error);
     if (isGone && known.holder === holder.key) await ids.remove(client.caller, known);

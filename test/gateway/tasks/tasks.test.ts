@@ -223,6 +223,18 @@ test('a task that its upstream cannot show for a moment is listed again', TIMEOU
   assert.equal(await listed(), 0);
 });
 
+test('a malformed state of a task leaves the tasks of other upstreams in the list', TIMEOUT, async () => {
+  const bad = coreTaskUpstream(undefined, (peer, { id }) => {
+    peer.send(`{"jsonrpc":"2.0","id":${id},"result":{"status":"working","status":"working"}}`);
+    // The gateway ignores a second answer.
+    return { code: -32603, message: 'late' };
+  });
+  await using gateway = await testCore({ good: { memory: coreTaskUpstream().memory }, bad: { memory: bad.memory } });
+  const client = await gateway.connect();
+  for (const name of ['good__job', 'bad__job']) await client.result('tools/call', { ...toolCall(name), task: {} });
+  assert.equal(Object((await client.result('tasks/list'))['tasks']).length, 1);
+});
+
 test('a running task keeps no arguments of its call', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
