@@ -200,6 +200,7 @@ export class GatewayParts implements AsyncDisposable {
       hasFurtherScopes: (before, after) => this.gate.hasFurtherScopes(before, after),
       catalogOf: (one, principal) => this.offers.catalogOf(one, principal),
       onLimit: () => undefined,
+      onDropped: () => undefined,
     });
     session.catalog = this.offers.catalogFor(session);
     session.logLevel = options.logLevel;

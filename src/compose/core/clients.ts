@@ -43,6 +43,7 @@ export function createClients(
       if (!gate.isOpen) onRightsChange(session);
     },
     hasFurtherScopes: (before, after) => gate.hasFurtherScopes(before, after),
+    onDropped: () => metrics.countDropped('session-queue'),
     onEnd: (session) => audit?.session('ended', session),
     onRelease: (session, isLeft) => links.releaseHolder(session, isLeft),
     onLeave: (session) => links.leaveSessions(session),

@@ -63,6 +63,8 @@ export interface SessionEvents {
   /** Returns the catalog of the session for the claims of this principal object. */
   catalogOf(session: Session, principal: Principal): Catalog;
   readonly onLimit: (limit: LimitName) => void;
+  /** Runs for each message that is dropped, because too many wait for a stream. */
+  readonly onDropped: () => void;
 }
 
 /** The session of a legacy client: the state between its requests. */
@@ -96,7 +98,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #steppedUpMs: Map<string, number> | undefined;
   /** The client with the credentials of the latest request. */
   #client: SessionClient | undefined;
-  readonly #waiting = new WaitingMessages();
+  readonly #waiting = new WaitingMessages(() => this.#events.onDropped());
 
   readonly #events: SessionEvents;
   /** The object of `caller`, whose principal changes. */
@@ -267,20 +269,21 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     if (hasLogging && this.wantsLog(level)) this.announce('notifications/message', params);
   }
 
-  #queue(text: string): void {
-    if (this.#sink?.send(text) !== true) this.#waiting.add(text);
+  #queue(text: string): boolean {
+    return this.#sink?.send(text) === true || this.#waiting.add(text);
   }
 
   /**
    * Sends a message that must arrive. It goes to the stream of its request, else to any open stream of the client, else to the next one.
+   * Returns false if too many wait for that.
    */
-  #deliver(text: string, exchange: Exchange | undefined): void {
-    if (exchange?.sink.send(text)) return;
-    if (this.#sink?.send(text)) return;
+  #deliver(text: string, exchange: Exchange | undefined): boolean {
+    if (exchange?.sink.send(text)) return true;
+    if (this.#sink?.send(text)) return true;
     for (const other of this.inFlight.values()) {
-      if (other.sink.send(text)) return;
+      if (other.sink.send(text)) return true;
     }
-    this.#queue(text);
+    return this.#queue(text);
   }
 
   wantsLog(level: string | undefined, unset?: Severity): boolean {
@@ -327,7 +330,11 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
       onProgress: (progress) => question.onProgress?.(progress),
     });
     const sent = question.onProgress === undefined ? params : withToken(params, number);
-    this.#deliver(requestText(id, method, sent), exchange);
+    if (!this.#deliver(requestText(id, method, sent), exchange)) {
+      const message = 'the client has no stream, and too many messages wait for it';
+      this.onResponse(id, toAnswer(new GatewayError('client-unreachable', { message })));
+      return;
+    }
     question.onWithdrawn((cancelled) => {
       clearTimeout(timer);
       endSpan(new GatewayError('cancelled'));

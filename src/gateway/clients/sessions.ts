@@ -34,7 +34,7 @@ import { getOrMake } from '../../map-entries.ts';
 const FORMER_MS = 2_000;
 
 export interface SessionsParts
-  extends LeavingEvents, Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit'> {
+  extends LeavingEvents, Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit' | 'onDropped'> {
   readonly sealer: Sealer;
   readonly owners: Owners;
   readonly store: SessionStore;
@@ -304,6 +304,7 @@ export class Sessions {
     hasFurtherScopes: (before, after) => this.#parts.hasFurtherScopes(before, after),
     catalogOf: (session, principal) => this.#parts.offers.catalogOf(session, principal),
     onLimit: (limit) => this.#parts.onLimit(limit),
+    onDropped: () => this.#parts.onDropped(),
   };
 
   /** Stores the session that a link has at its upstream, so that a later process continues it. */

@@ -12,17 +12,24 @@ const CONTENTS = ['notifications/resources/updated', 'notifications/message'].ma
 export class WaitingMessages {
   #texts: string[] = [];
   #bytes = 0;
+  readonly #onDropped: () => void;
 
-  add(text: string): void {
+  constructor(onDropped: () => void) {
+    this.#onDropped = onDropped;
+  }
+
+  /** Adds a message. Returns false if it is dropped itself, because only requests are left and take the room. */
+  add(text: string): boolean {
     // An equal notification has no new content.
-    if (this.#texts.includes(text)) return;
+    if (this.#texts.includes(text)) return true;
     const bytes = Buffer.byteLength(text);
     this.#texts.push(text);
     this.#bytes += bytes;
     const { sessionQueueMessages, sessionQueueBytes } = LIMITS;
     while (this.#texts.length > sessionQueueMessages || (this.#bytes > sessionQueueBytes && this.#texts.length > 1)) {
-      this.#dropOldest();
+      this.#dropOne();
     }
+    return this.#texts.at(-1) === text;
   }
 
   /** Removes all messages and returns them in order. */
@@ -40,9 +47,11 @@ export class WaitingMessages {
     for (const text of kept) this.add(text);
   }
 
-  #dropOldest(): void {
+  /** Drops the oldest notification; the latest request if there is none. */
+  #dropOne(): void {
     const notification = this.#texts.findIndex((text) => text.startsWith(NOTIFICATION));
-    const [dropped = ''] = this.#texts.splice(Math.max(0, notification), 1);
+    const [dropped = ''] = this.#texts.splice(notification, 1);
     this.#bytes -= Buffer.byteLength(dropped);
+    this.#onDropped();
   }
 }

@@ -10,7 +10,7 @@ function updated(n: number, pad = 0): string {
 
 // N-29
 test('limit sessionQueueMessages: the oldest notification is dropped, never a request', () => {
-  const waiting = new WaitingMessages();
+  const waiting = new WaitingMessages(() => undefined);
   const question = requestText(1, 'roots/list', undefined);
   waiting.add(question);
   for (let n = 0; n < 300; n++) waiting.add(updated(n));
@@ -23,7 +23,7 @@ test('limit sessionQueueMessages: the oldest notification is dropped, never a re
 
 // N-29
 test('limit sessionQueueBytes: oldest notifications are dropped until the rest fits', () => {
-  const waiting = new WaitingMessages();
+  const waiting = new WaitingMessages(() => undefined);
   for (let n = 0; n < 20; n++) waiting.add(updated(n, 100_000));
   const texts = waiting.removeAll();
   assert.equal(texts.length, 10);
@@ -31,7 +31,17 @@ test('limit sessionQueueBytes: oldest notifications are dropped until the rest f
 });
 
 test('an equal message waits once', () => {
-  const waiting = new WaitingMessages();
+  const waiting = new WaitingMessages(() => undefined);
   for (let n = 0; n < 10; n++) waiting.add(updated(1));
   assert.equal(waiting.removeAll().length, 1);
+});
+
+test('a request for which the others leave no room is dropped, and none of them', () => {
+  let dropped = 0;
+  const waiting = new WaitingMessages(() => dropped++);
+  const question = (id: number) =>
+    requestText(id, 'elicitation/create', RawObject.of({ message: 'x'.repeat(700_000) }));
+  assert.deepEqual([waiting.add(question(1)), waiting.add(updated(1)), waiting.add(question(2))], [true, true, false]);
+  assert.deepEqual([waiting.add(updated(2)), dropped], [true, 2]);
+  assert.deepEqual(waiting.removeAll(), [question(1), updated(2)]);
 });
