@@ -10,7 +10,7 @@ import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter, type StreamWriterHandler } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
-/** Delays after which a client should open the stream again that has been ended for now. */
+/** Delays after which a client should resume a stream whose connection has been ended. */
 const MIN_REOPEN_MS = 100;
 const MAX_REOPEN_MS = 1_000;
 /** The same if the process ends and no other one can open it. Two delays outlast a restart: the SDKs try twice, and never again. */
@@ -200,21 +200,13 @@ export class EventStream implements MessageSink {
     if (wasConnected) this.#onGone?.();
   }
 
-  /** Ends the stream as {@link close} does, and tells the client when to open another one. Clients do so at different times. */
-  endForNow(isForRestart: boolean): void {
-    if (isForRestart) this.#tellReopening(MIN_RESTART_MS, MAX_RESTART_MS);
-    else this.#tellReopening();
-    this.close();
-  }
+  /** Ends the connection, and keeps the events that the client then gets by resuming the stream. Clients do so at different times. */
+  interrupt(isForRestart = false): void {
+    const delayMs = isForRestart ? randomInt(MIN_RESTART_MS, MAX_RESTART_MS) : randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS);
+    if (this.#readsRetry) this.#writer?.comment(`retry: ${delayMs}
 
-  /** Ends the connection, and keeps the events that the client then gets by resuming the stream. */
-  interrupt(): void {
-    this.#tellReopening();
+`);
     this.#writer?.interrupt();
-  }
-
-  #tellReopening(minMs = MIN_REOPEN_MS, maxMs = MAX_REOPEN_MS): void {
-    if (this.#readsRetry) this.#writer?.comment(`retry: ${randomInt(minMs, maxMs)}\n\n`);
   }
 
   #append(text: string): void {

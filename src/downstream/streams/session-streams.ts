@@ -188,9 +188,9 @@ export class SessionStreams {
     }
   }
 
-  /** Ends the GET stream, on which no answer is due. The client opens it again soon, at any process, or after a restart. */
+  /** Ends the connection of the GET stream, on which no answer is due. The client resumes it soon, at any process, or after a restart. */
   drain(isForRestart = false): void {
-    this.#listening?.endForNow(isForRestart);
+    this.#listening?.interrupt(isForRestart);
   }
 
   /** Returns whether a stream of this name belongs to this session, possibly from before a restart. */

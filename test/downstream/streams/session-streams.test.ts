@@ -87,6 +87,26 @@ test('a GET stream that the gateway ends is no sink any more', LIMIT, async () =
   end();
 });
 
+for (const when of ['before', 'after'] as const) {
+  test(`a GET stream is resumed that the gateway ends ${when} its client goes`, LIMIT, async () => {
+    await using server = await responder();
+    const { streams, sinks, end } = streamsOf();
+    const first = await server.get((response) => streams.listen(response));
+    const stream = sinks.at(-1);
+    assert.ok(stream instanceof EventStream);
+    stream.send('"a"');
+    stream.send('"b"');
+    if (when === 'after') await first.disconnect();
+    streams.drain();
+    const again = await server.get(async (response) => {
+      assert.equal(await streams.resume(response, `${stream.name}.1`), true);
+    });
+    stream.send('"c"');
+    end();
+    assert.deepEqual(await again.data(), ['"b"', '"c"']);
+  });
+}
+
 // S-003 N-43
 test('an event id of another session opens a new stream and tells nothing', LIMIT, async () => {
   await using server = await responder();

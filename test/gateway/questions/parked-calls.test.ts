@@ -355,7 +355,7 @@ test('a question is not asked again of a retry that declares no capability for i
     data: { requiredCapabilities: { elicitation: { form: {} } } },
   });
   assert.deepEqual(at('n').answers.get('a'), [accepted('A')]);
-  assert.partialDeepStrictEqual(at('n').answers.get('b'), [{ error: { code: -32602 } }]);
+  assert.partialDeepStrictEqual(at('n').answers.get('b'), [{ error: { code: -32601 } }]);
   assert.equal(await parkedCalls(gateway), 0);
 });
 
