@@ -424,7 +424,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     view: string,
   ): Promise<ClientSession | GatewayError> {
     const id = sessionOf(headers);
-    return id instanceof GatewayError ? id : await this.#find(id, principal, view);
+    const session = id instanceof GatewayError ? id : await this.#find(id, principal, view);
+    if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
+    return session;
   }
 
   #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {

@@ -21,7 +21,7 @@ import { openWriter } from './streams/event-stream.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
 import { resultOrError } from '../thrown.ts';
 
-export interface SseParts extends Omit<McpParts, 'openEventLog' | 'refusals' | 'onFailure'> {
+export interface SseParts extends Omit<McpParts, 'openEventLog' | 'onFailure'> {
   readonly log: Logger;
   /** Gets the subscription streams of these clients, beside all others. */
   readonly streams: OpenStreams;
@@ -101,7 +101,10 @@ export class SseEndpoint {
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
     const refusal = load?.refusalOf('session');
-    if (refusal !== undefined) return refuseForLoad(refusal);
+    if (refusal !== undefined) {
+      this.#record(refusal.error, view, principal);
+      return refuseForLoad(refusal);
+    }
     const tooMany = this.#counts.add(principal.key);
     if (tooMany !== undefined) return refuse(tooMany);
 
@@ -141,7 +144,7 @@ export class SseEndpoint {
     }
     const isOwn = client?.principal.key === principal.key && this.#parts.front.hasView(client.view, principal);
     if (client === undefined || !isOwn) {
-      return refuse(streamEnded());
+      return refuse(this.#record(streamEnded(), client?.view, principal));
     }
     client.principal = principal;
     const { memory } = this.#parts;
@@ -151,23 +154,32 @@ export class SseEndpoint {
     const challenge = this.#parts.challengeIfOver(principal, ssePath(client.view));
     if (challenge !== undefined) return refuseOver(challenge);
     // The stream may have ended while the body was received.
-    if (this.#clients.get(id ?? '') !== client) return refuse(streamEnded());
+    if (this.#clients.get(id ?? '') !== client) return refuse(this.#record(streamEnded(), client.view, principal));
     const input = resultOrError(MessageError, () => readInput(text));
     if (input instanceof MessageError) {
       if (input.limit !== undefined) this.#parts.metrics.countLimit(input.limit);
       if (input.isResponse) await client.peer.receive(invalidAnswer(input), this.#parts.currentOf(principal));
-      return refuse(toRefusal(input), refusedId(input));
+      return refuse(this.#record(toRefusal(input), client.view, principal), refusedId(input));
     }
     if (this.#isDraining && 'kind' in input && input.kind === 'request') {
       return refuse(new GatewayError('draining'), input.id);
     }
     const refusal = refusalOfInput(this.#parts.load, input);
-    if (refusal !== undefined) return refuseForLoad(refusal, idOf(input));
+    if (refusal !== undefined) {
+      this.#record(refusal.error, client.view, principal);
+      return refuseForLoad(refusal, idOf(input));
+    }
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
     await client.peer.receive(input, this.#parts.currentOf(principal));
     if (this.#isDraining) endIfIdle(client);
     return RESPONSE_ALREADY_SENT;
+  }
+
+  /** Writes the record of a refusal, and returns it. */
+  #record(error: GatewayError, view: string | undefined, principal: Principal): GatewayError {
+    this.#parts.refusals?.record({ error, view, principal });
+    return error;
   }
 
   /** Ends the streams on which no answer is due, and so their sessions. Refuses new streams and requests. */

@@ -80,8 +80,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
   const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
-  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, ...ofCredentials };
-  const mcp = new McpEndpoint({ ...shared, openEventLog, refusals, onFailure: failureHandler(log) });
+  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, refusals, ...ofCredentials };
+  const mcp = new McpEndpoint({ ...shared, openEventLog, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log, streams: mcp.streams });
   return {
     mcp,

@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { RefusalAudit } from '../../../src/downstream/admission/refusal-audit.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { openTestAudit, recordsIn } from '../../support/audit.ts';
+import { modernUpstream } from '../../support/http-upstream.ts';
+import { openGateway } from '../../support/open-gateway.ts';
 import { waitUntil } from '../../support/wait-until.ts';
+import { getEvents, post, rpc, send } from '../client.ts';
 
 test('limit auditedRefusalsPerSecond: further refusals are counted in one record', { timeout: 120_000 }, async () => {
   await using audit = await openTestAudit();
@@ -36,4 +40,33 @@ test('the end of the audit log has the number of refusals without a record', asy
   refusals.flush();
   const records = await audit.records();
   assert.deepEqual([records.length, records.at(-1)?.['suppressed']], [LIMITS.auditedRefusalsPerSecond + 1, 3]);
+});
+
+// SEC-44
+test('unknown sessions, unknown streams and broken messages have a record', { timeout: 120_000 }, async () => {
+  await using upstream = await modernUpstream({});
+  await using gateway = await openGateway({ up: { url: upstream.url } }, { audit: { file: 'audit.log' } });
+  const { url } = gateway;
+  const events = await getEvents(new URL('/sse', url).href, undefined);
+  await events.until(({ seen }) => seen.length > 0);
+  const messages = new URL(events.seen[0]?.data ?? '', url).href;
+  const unknown = { accept: 'text/event-stream', 'mcp-session-id': 'unknown' };
+  const statuses = [
+    await post(url, rpc(1, 'ping'), 'unknown'),
+    await send(url, { headers: unknown }),
+    await send(url, { method: 'DELETE', headers: unknown }),
+    await post(new URL('/messages?sessionId=unknown', url).href, rpc(1, 'ping')),
+    await post(messages, '{"jsonrpc"'),
+  ].map(({ status }) => status);
+  assert.deepEqual(statuses, [404, 404, 404, 404, 400]);
+  events.close();
+  await gateway.stop();
+  const refused = (await recordsIn(join(dirname(gateway.file), 'audit.log'))).filter(({ kind }) => kind === 'refused');
+  assert.deepEqual(
+    refused.map(({ error, label }) => [error, label]),
+    ['session-unknown', 'session-unknown', 'session-unknown', 'session-unknown', 'parse-error'].map((error) => [
+      error,
+      'local',
+    ]),
+  );
 });
