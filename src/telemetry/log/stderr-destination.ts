@@ -37,6 +37,8 @@ export function stderrDestination(onRecovered: (dropped: number) => void): LogDe
     // Otherwise a full pipe is tried again every 100 ms, which is slow for a reader that keeps up.
     retryEAGAIN: () => isLast,
   });
+  // The listener of pino ends all writes after an EPIPE. The reader of a named pipe may be started again.
+  destination.removeAllListeners('error');
   let isGone = false;
   let retryMs = RETRY_MS;
   let droppedLines = 0;
@@ -55,8 +57,10 @@ export function stderrDestination(onRecovered: (dropped: number) => void): LogDe
   };
   destination.on('write', (bytes) => {
     retryMs = RETRY_MS;
+    if (bytes === 0) return;
+    isGone = false;
     // A flush during a write does nothing, and lines may have come meanwhile.
-    if (bytes > 0) flushSoon();
+    flushSoon();
   });
   destination.on('drain', () => {
     if (unreported === 0) return;

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, constants, openSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
@@ -72,4 +77,55 @@ test('a reader that keeps up gets every line', TIMEOUT, async () => {
   child.stdout.on('data', (chunk) => (printed += String(chunk)));
   const [code] = await once(child, 'close');
   assert.deepEqual([code, printed, lines], [0, '0\n', 10_000]);
+});
+
+/** Reads a named pipe. */
+function readPipe(path: string) {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const socket = new Socket({ fd, readable: true, writable: false });
+  const lines = createInterface({ input: socket })[Symbol.asyncIterator]();
+  return { nextLine: async () => String((await lines.next()).value), close: () => socket.destroy() };
+}
+
+test('a reader of a named pipe that is started again gets all lines to the last', TIMEOUT, async ({ signal }) => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-stderr-'));
+  const path = join(dir, 'stderr');
+  assert.equal(spawnSync('mkfifo', [path]).status, 0);
+  const first = readPipe(path);
+  const stderr = openSync(path, 'w');
+  const program = `const { default: fs } = await import('node:fs');
+    const { write } = fs;
+    fs.write = (...args) => {
+      const done = args.pop();
+      return write(...args, (error, ...rest) => { if (error) process.send(error.code); done(error, ...rest); });
+    };
+    const { createLogger } = await import(${JSON.stringify(LOG)});
+    const log = createLogger('info', undefined, { format: 'json' });
+    process.on('message', (text) => { log.info({ text }, 'line'); if (text === 'last') process.exit(); });
+    log.info({ text: 'first' }, 'line');`;
+  const stdio = ['ignore', 'ignore', stderr, 'ipc'] as const;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: [...stdio], signal });
+  const exit = once(
+    child.on('error', () => undefined),
+    'exit',
+  );
+  closeSync(stderr);
+  try {
+    assert.match(await first.nextLine(), /"first"/);
+    const failed = once(child, 'message');
+    first.close();
+    child.send('unread');
+    assert.deepEqual((await failed)[0], 'EPIPE');
+    const second = readPipe(path);
+    child.send('read again');
+    assert.match(await second.nextLine(), /"unread"/);
+    assert.match(await second.nextLine(), /"read again"/);
+    child.send('last');
+    assert.match(await second.nextLine(), /"last"/);
+    await exit;
+    second.close();
+  } finally {
+    child.kill();
+    await rm(dir, { recursive: true });
+  }
 });
