@@ -201,6 +201,17 @@ const cases: readonly Case[] = [
     headers: { ...NOBODY, origin: 'https://app.example.com' },
     status: 204,
   },
+  ...['/.well-known/oauth-protected-resource/mcp', '/.well-known/oauth-authorization-server'].flatMap((path) => [
+    {
+      // SEC-16
+      when: 'OPTIONS of an allowed page',
+      verb: 'OPTIONS',
+      path,
+      headers: { ...NOBODY, origin: 'https://app.example.com' },
+      status: 204,
+    },
+    { when: 'OPTIONS from elsewhere', verb: 'OPTIONS', path, headers: { origin: 'http://evil.example' }, status: 403 },
+  ]),
   { when: 'DELETE without session', verb: 'DELETE', status: 400 },
   { when: 'DELETE of an unknown session', verb: 'DELETE', headers: { 'mcp-session-id': 'nobody' }, status: 404 },
   { when: 'DELETE of an ended session', verb: 'DELETE', headers: { 'mcp-session-id': '$E' }, status: 404 },
@@ -333,6 +344,17 @@ test('metadata names its endpoint with any requested host', async (t) => {
   }
   const evil = await send(`${own.url}/.well-known/oauth-protected-resource`, { headers: { host: 'evil.example' } });
   assert.equal(evil.status, 403);
+});
+
+test('a cache keeps metadata apart for pages that may read it', async (t) => {
+  const auth = { jwt: [ISSUER], apiKeys: [] };
+  for (const allowedOrigins of [['https://app.example.com'], []]) {
+    const own = await startEdge({ auth, allowedOrigins }, BY_NAME);
+    t.after(() => own[Symbol.asyncDispose]());
+    const { headers } = await send(`${own.url}/.well-known/oauth-protected-resource`, {});
+    assert.match(headers['cache-control'] ?? '', /max-age/);
+    assert.equal(headers.vary, allowedOrigins.length > 0 ? 'origin' : undefined);
+  }
 });
 
 test('2024-11-05 over HTTP can be switched off', async (t) => {

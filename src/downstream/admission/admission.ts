@@ -79,7 +79,7 @@ export class Admission {
     return this.#origin + ssePath(view);
   }
 
-  /** Checks the request target, `Host` and `Origin`. Returns the headers, or the refusal. */
+  /** Checks the request target, `Host` and `Origin`. Returns the headers, or the refusal, or the answer to a preflight. */
   checkSender({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
     const target = refuseTarget(incoming.url ?? '');
     if (target !== undefined) return refuse(target);
@@ -94,12 +94,13 @@ export class Admission {
       }
       return refuse(sender);
     }
-    if (headers.origin !== undefined && this.#allowedHosts.crossOrigins.has(headers.origin)) {
-      outgoing.setHeader('access-control-allow-origin', headers.origin);
-      outgoing.setHeader('access-control-expose-headers', 'mcp-session-id, www-authenticate');
-      outgoing.setHeader('vary', 'origin');
-    }
-    return headers;
+    const { crossOrigins } = this.#allowedHosts;
+    // Also without an origin: a cache would give the answer to a page.
+    if (crossOrigins.size > 0) outgoing.setHeader('vary', 'origin');
+    if (headers.origin === undefined || !crossOrigins.has(headers.origin)) return headers;
+    outgoing.setHeader('access-control-allow-origin', headers.origin);
+    outgoing.setHeader('access-control-expose-headers', 'mcp-session-id, www-authenticate');
+    return incoming.method === 'OPTIONS' ? preflight(incoming.headers['access-control-request-headers']) : headers;
   }
 
   /**
@@ -135,8 +136,6 @@ export class Admission {
   ): Promise<Admitted | Response> {
     const headers = this.checkSender(env);
     if (headers instanceof Response) return headers;
-    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin'))
-      return preflight(env.incoming.headers['access-control-request-headers']);
 
     const { authenticator, log, metrics, refusals } = this.#parts;
     const address = this.#addresses.of(env.incoming);
