@@ -200,7 +200,8 @@ export class Offers {
     const offer = await this.stored.read(upstream, key);
     if (offer !== undefined) await this.readDefinitions(upstream, offer);
     if (offers.get(key) !== undefined) return true;
-    if (this.#offers.get(upstream) !== offers) return false;
+    // It may have been removed while it was read.
+    if (this.#offers.get(upstream) !== offers || this.stored.isAbsent(upstream, key)) return false;
     if (offer === undefined) {
       this.stored.setAbsent(upstream, key);
       return false;

@@ -67,6 +67,7 @@ export class StoredOffers {
 
   write(upstream: string, key: OfferKey, offer: Offer): void {
     const storeKey = this.#storeKey(upstream, key);
+    this.#absent.delete(nameOf(upstream, key));
     this.#run(upstream, async () => {
       try {
         await this.#store.write(storeKey, offerText(offer));
@@ -80,8 +81,10 @@ export class StoredOffers {
     });
   }
 
+  /** Removes an offer. It is absent from now on, although earlier changes are written first. */
   remove(upstream: string, key: OfferKey): void {
     const storeKey = this.#storeKey(upstream, key);
+    this.setAbsent(upstream, key);
     this.#byOthers.delete(nameOf(upstream, key));
     this.#run(upstream, () => this.#store.remove(storeKey));
   }

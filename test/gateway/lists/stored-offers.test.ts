@@ -45,6 +45,19 @@ test('an offer that the store lacks is read again when another process has writt
   assert.equal(at.stored.isAbsent('up', KEY), false);
 });
 
+test('an offer is absent as soon as it is removed, and until it is written again', async () => {
+  await using at = await open();
+  const { stored } = at;
+  stored.write('up', KEY, OFFER);
+  await stored.flush();
+  stored.remove('up', KEY);
+  assert.equal(stored.isAbsent('up', KEY), true);
+  stored.write('up', KEY, OFFER);
+  assert.equal(stored.isAbsent('up', KEY), false);
+  await stored.flush();
+  assert.notEqual(await stored.read('up', KEY), undefined);
+});
+
 test('a forgotten upstream has its offers in the store, for the same server only', async () => {
   await using at = await open();
   const { stored } = at;
