@@ -163,6 +163,24 @@ test('an unset variable named by a client’s key fails only its upstream', asyn
   );
 });
 
+test('a token in the place of the name of a variable is in no message', async () => {
+  const token = 'ghp_verySecret1';
+  const text = [
+    'mcpServers:',
+    '  a: {url: "https://x", bearer_token_env_var: "${TOKEN}"}',
+    '  b: {url: "https://x", env_http_headers: {X-User: "${TOKEN}"}}',
+    '  c: {command: x, env_vars: ["${TOKEN}"]}',
+    `  d: {url: "https://x", bearer_token_env_var: ${token}}`,
+  ].join('\n');
+  const problems = (await loadText(text, { env: { TOKEN: token } })).config.upstreams.map(({ problem }) => problem);
+  assert.deepEqual(problems, [
+    'expected names of variables alone: NAME instead of ${NAME} (config.yaml:2:47, mcpServers.a.bearer_token_env_var)',
+    'expected names of variables alone: NAME instead of ${NAME} (config.yaml:3:43, mcpServers.b.env_http_headers)',
+    'expected names of variables alone: NAME instead of ${NAME} (config.yaml:4:29, mcpServers.c.env_vars)',
+    'the environment variable is not set (config.yaml:5:47, mcpServers.d.bearer_token_env_var)',
+  ]);
+});
+
 test('a disabled upstream is left out, and its variables need not be set', async () => {
   const text = 'mcpServers: {a: {disabled: true, url: "${X}"}, b: {enabled: false, command: x}, c: {command: x}}';
   assert.deepEqual(

@@ -42,6 +42,9 @@ const SOURCE_TEXT_KEYS: ReadonlySet<string> = new Set([
   'http_headers',
 ]);
 
+/** Keys whose texts are names of environment variables. They are not expanded: a name may be shown to everybody, and a value to nobody. */
+const NAME_KEYS: ReadonlySet<string> = new Set(['bearer_token_env_var', 'env_http_headers', 'env_keys', 'env_vars']);
+
 /** Keys whose values `$NAME` are probably meant as variables. */
 const VARIABLE_KEYS: readonly string[] = ['env', 'environment', 'envs', 'headers', 'http_headers'];
 
@@ -62,6 +65,10 @@ export function checkEntry(
     if (value === null && UPSTREAM_KEYS.has(key)) continue;
     if (IGNORED_KEYS.has(key)) {
       ignored[key] = value;
+      continue;
+    }
+    if (NAME_KEYS.has(key) && JSON.stringify(value).includes('$')) {
+      problems.push(document.problem([...path, key], 'expected names of variables alone: NAME instead of ${NAME}'));
       continue;
     }
     if (UPSTREAM_KEYS.has(key)) {

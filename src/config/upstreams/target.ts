@@ -234,8 +234,10 @@ function urlFault(text: string): string | undefined {
   return undefined;
 }
 
+/** Shows only usual names: a token that stands here by mistake must reach nobody. */
 function unset(key: string, name: string): Fault {
-  return { key, message: `environment variable ${name} is not set` };
+  const which = /^[A-Z][A-Z0-9_]{0,63}$/.test(name) ? `environment variable ${name}` : 'the environment variable';
+  return { key, message: `${which} is not set` };
 }
 
 /** Removes null members: some clients write null for "not set". */
