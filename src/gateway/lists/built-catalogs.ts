@@ -4,6 +4,7 @@ import { type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts'
 import { restrictCatalog } from '../../catalog/restricted.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/values/config.ts';
+import { GatewayError } from '../../errors.ts';
 import type { LimitName } from '../../limits.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import type { Era } from '../../protocol/revisions.ts';
@@ -140,10 +141,10 @@ export class BuiltCatalogs {
     return measured.size;
   }
 
-  /** Returns a view. @throws {RangeError} if the config has no such view. */
+  /** Returns a view. @throws {GatewayError} `session-unknown` if a reload has removed it while a client opened its session there. */
   view(id: string): View {
     const view = this.#views.get(id);
-    if (view === undefined) throw new RangeError(`no view "${id}"`);
+    if (view === undefined) throw new GatewayError('session-unknown', { message: 'the endpoint was removed' });
     return view;
   }
 

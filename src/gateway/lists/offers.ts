@@ -415,7 +415,7 @@ export class Offers {
     return this.#forClients(upstream, audience, this.offerFor(upstream, { ...key, audience }));
   }
 
-  /** Returns the catalog of a holder, after loading its offers from disk. */
+  /** Returns the catalog of a new holder, after loading its offers from disk. @throws {GatewayError} `session-unknown` */
   async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
     const { view, capabilityKey, principal } = holder;
     const ids = (this.#parts.views.get(view)?.upstreams ?? []).map(({ id }) => id);
@@ -424,6 +424,8 @@ export class Offers {
     await Promise.all(ids.flatMap((id) => ERAS.map((era) => load(id, era))));
     const key = this.#keyOf(holder);
     await this.#catalogs.prepareCatalog(view, key, (upstream) => this.#offerForClients(upstream, key));
+    // A holder of an endpoint that was removed meanwhile would stay.
+    this.#catalogs.view(view);
     return this.catalogFor(holder);
   }
 

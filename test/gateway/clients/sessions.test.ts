@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { Session } from '../../../src/gateway/clients/session.ts';
 import { Sessions } from '../../../src/gateway/clients/sessions.ts';
@@ -10,6 +11,7 @@ import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
 import { TestClient, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { modernRequest } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -389,4 +391,16 @@ test('a removed principal loses the requests of sessions that were given away', 
   assert.equal(answer?.answer.kind, 'error');
   await sessions.endWhere(({ principal }) => principal === bob.session.caller.principal.key);
   assert.equal((await calls[1])?.answer.kind, 'error');
+});
+
+test('a client whose endpoint is removed while it opens a session is told so', TIMEOUT, async () => {
+  const profile = { id: 'p', upstreams: ['up'], includeTools: undefined, excludeTools: [], renames: {} };
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { profiles: [profile] });
+  const { config } = gateway;
+  const without = { ...config, profiles: [] };
+  const opening = gateway.connect({ view: 'p' });
+  const asking = modernRequest(gateway, 'tools/list', {}, { view: 'p' }).reply;
+  await gateway.core.apply(without, diffConfigs(config, without));
+  await assert.rejects(opening, /session-unknown/);
+  assert.equal(Object((await asking).error?.data).code, 'session-unknown');
 });
