@@ -32,13 +32,12 @@ export interface EventLog {
    */
   finish(stream: string, nowMs: number, last: number): void;
   /** Returns whether an event with a higher number is kept. */
-  hasAfter(stream: string, seq: number): boolean | Promise<boolean>;
+  hasAfter(stream: string, seq: number): boolean;
   /**
    * Returns the events with a higher number, in order. The log may drop them, because the caller appends them again when it writes them.
-   * An asynchronous log must keep them: the reader may disconnect before the promise resolves. Contains all events whose {@link append} has
-   * begun, since their writer may have gone before the acknowledgement. Never rejects.
+   * Contains all events whose {@link append} has begun, since their writer may have gone before the acknowledgement.
    */
-  takeAfter(stream: string, seq: number): readonly StreamEvent[] | Promise<readonly StreamEvent[]>;
+  takeAfter(stream: string, seq: number): readonly StreamEvent[];
   /**
    * Opens a stream of this session that another process has written, or that was removed from memory. Resolves with undefined if nothing of it is
    * kept. @throws {GatewayError} `store-unavailable`

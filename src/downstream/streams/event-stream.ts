@@ -135,9 +135,9 @@ export class EventStream implements MessageSink {
   }
 
   /** Returns what a client with the events up to `seq` needs of a finished stream. `lost`: its end is not kept. */
-  async missingAfter(seq: number): Promise<'nothing' | 'lost' | 'events'> {
+  missingAfter(seq: number): 'nothing' | 'lost' | 'events' {
     if (seq >= this.#seq) return 'nothing';
-    const isKept = this.#writer !== undefined || (await this.#parts.log.hasAfter(this.name, this.#seq - 1));
+    const isKept = this.#writer !== undefined || this.#parts.log.hasAfter(this.name, this.#seq - 1);
     return isKept ? 'events' : 'lost';
   }
 

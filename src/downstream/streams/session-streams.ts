@@ -126,7 +126,7 @@ export class SessionStreams {
     const known = own && this.#streams.get(own.stream);
     const recovered = own !== undefined && known === undefined ? await this.#recover(own) : undefined;
     const stream = known ?? recovered;
-    const missing = id !== undefined && stream?.isFinished === true ? await stream.missingAfter(id.seq) : undefined;
+    const missing = id !== undefined && stream?.isFinished === true ? stream.missingAfter(id.seq) : undefined;
     if (response.destroyed) return true;
     if (this.#session.closed.aborted) {
       throw new GatewayError('store-unavailable', { message: 'the session has just moved or ended; send this again' });

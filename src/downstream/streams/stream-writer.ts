@@ -91,7 +91,7 @@ export class StreamWriter implements ByteHolder {
   /** Bytes in the socket's buffer when it blocked. */
   #blockedBytes = 0;
   #isBlocked = false;
-  /** True if the log has not acknowledged an event yet, or is being read. Later events are queued. */
+  /** True if the log has not acknowledged an event yet. Later events are queued. */
   #isAwaiting = false;
   #isEnding = false;
   #isGone = false;
@@ -147,15 +147,7 @@ export class StreamWriter implements ByteHolder {
   }
 
   /** Writes events from the event log, before all others. Either all of them are written or the connection ends. */
-  replay(streamEvents: readonly StreamEvent[] | Promise<readonly StreamEvent[]>): void {
-    if (streamEvents instanceof Promise) {
-      this.#isAwaiting = true;
-      void streamEvents.then((read) => {
-        this.#isAwaiting = false;
-        this.replay(read);
-      });
-      return;
-    }
+  replay(streamEvents: readonly StreamEvent[]): void {
     if (this.#isGone) return;
     const replays = streamEvents.map((streamEvent) => ({ streamEvent, notification: undefined, isReplay: true }));
     // All are queued before the budget may disconnect the reader, because the event log has dropped them.

@@ -33,7 +33,7 @@ async function append(log: EventLog, stream: string, seqs: readonly number[], te
 }
 
 async function textsOf(log: EventLog, stream: string): Promise<string[]> {
-  return (await log.takeAfter(stream, 0)).map(({ text }) => text);
+  return log.takeAfter(stream, 0).map(({ text }) => text);
 }
 
 const shared = await start();
