@@ -203,9 +203,7 @@ export class EventStream implements MessageSink {
   /** Ends the connection, and keeps the events that the client then gets by resuming the stream. Clients do so at different times. */
   interrupt(isForRestart = false): void {
     const delayMs = isForRestart ? randomInt(MIN_RESTART_MS, MAX_RESTART_MS) : randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS);
-    if (this.#readsRetry) this.#writer?.comment(`retry: ${delayMs}
-
-`);
+    if (this.#readsRetry) this.#writer?.comment(`retry: ${delayMs}\n\n`);
     this.#writer?.interrupt();
   }
 
