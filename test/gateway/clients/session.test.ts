@@ -56,7 +56,7 @@ test('messages wait for a client that has opened no stream yet', TIMEOUT, async 
 });
 
 // N-29
-test('a question for which no room is left ends at once, and those that wait are answered', TIMEOUT, async () => {
+test('a question without room ends at once, and those that wait are answered', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'echo', inputSchema: { type: 'object' } }] },
     response: (_peer, response) => void answers.push(response),
