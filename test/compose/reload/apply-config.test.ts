@@ -331,7 +331,7 @@ test('a restored session has no connection to an upstream that has left its endp
   for (const { release } of [a, b]) release();
   const start: StartTransport = async (...args) => ({
     ...(await b.memory.start(...args)),
-    sessionId: 'of the upstream',
+    session: { id: 'of the upstream', cookies: [] },
     attach: () => undefined,
   });
   const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
