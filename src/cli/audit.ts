@@ -1,10 +1,11 @@
 import { isCode, undefinedIfMissing } from '../thrown.ts';
 import { access, open, readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { auditKeyOf, type AuditKey } from '../audit/chain.ts';
 import { headOf } from '../audit/file-sink.ts';
 import { type Head, readHead } from '../audit/head.ts';
 import { keyFileIn, readKeyFile } from '../audit/key-file.ts';
-import { renamedFilesOf } from '../audit/renamed-files.ts';
+import { renamedFilesOf, seqInName } from '../audit/renamed-files.ts';
 import { type AuditReport, oddKindOf, verifyAudit } from '../audit/verify.ts';
 import type { Config } from '../config/values/config.ts';
 import { findConfigFile } from '../config/find-file.ts';
@@ -38,7 +39,8 @@ export async function auditVerify(files: readonly string[], options: AuditVerify
   const config = options.keyFile === undefined || files.length === 0 ? await configOf(files, options) : undefined;
   const named = files.length > 0 ? files : [await configuredFile(config)];
   const keys = (await secretsOf(options, config)).map(auditKeyOf);
-  const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
+  const newest = named.findLast((file) => seqInName(file) === undefined) ?? named.at(-1) ?? '';
+  const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(newest), keys);
   const all = await inOrder(named);
   const report = await verifyAudit(all, { keys, head, isPart: options.part });
   if (options.json) print(jsonText({ files: all, ...report }));
@@ -107,12 +109,12 @@ async function assertNotOdd(path: string, step: string): Promise<void> {
 
 /** Returns the files with the renamed ones beside them, in the order of their first records. */
 async function inOrder(named: readonly string[]): Promise<readonly string[]> {
-  const all = new Set<string>();
+  // The same file may be named in several ways, such as `audit.log` and `./audit.log`.
+  const all = new Map<string, string>();
   for (const file of named) {
-    for (const renamed of await renamedFilesOf(file)) all.add(renamed);
-    all.add(file);
+    for (const one of [...(await renamedFilesOf(file)), file]) all.set(resolve(one), one);
   }
-  const numbered = await Promise.all([...all].map(async (file) => ({ file, seq: await firstSeqOf(file) })));
+  const numbered = await Promise.all([...all.values()].map(async (file) => ({ file, seq: await firstSeqOf(file) })));
   return numbered.toSorted((a, b) => a.seq - b.seq).map(({ file }) => file);
 }
 

@@ -351,6 +351,12 @@ test('a principal of an API key is recorded, and files are renamed when they are
   assert.ok((await renamed()).length >= 2);
   const found = await verify(gateway);
   assert.deepEqual([found.code, found.stderr], [0, '']);
+  const names = [...(await renamed()).toSorted(), 'audit.log'];
+  for (const named of [names.toReversed(), names.map((name) => `./${name}`)]) {
+    const again = await verify(gateway, ...named);
+    assert.deepEqual([again.code, again.stderr], [0, ''], named.join(' '));
+    assert.match(again.stdout, new RegExp(` in ${names.length} files, 1 start\nno problem found\n$`));
+  }
   assert.ok((await pings()).every(({ principal, label }) => principal === 'key:ann' && label === 'ann'));
 });
 
