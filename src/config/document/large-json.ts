@@ -25,7 +25,8 @@ export function parseLargeJson(file: string, text: string, isOurs: (key: string)
 
   const spots = new Map<string, Spot>();
   const read = (node: Node, path: Path, key: number): Data => {
-    spots.set(JSON.stringify(path), { key, value: node.offset });
+    const source = node.type === 'number' ? text.slice(node.offset, node.offset + node.length) : undefined;
+    spots.set(JSON.stringify(path), { key, value: node.offset, source });
     if (node.type === 'array') return (node.children ?? []).map((child, i) => read(child, [...path, i], child.offset));
     if (node.type !== 'object') return scalarOf(node.value);
     const data: Record<string, Data> = {};

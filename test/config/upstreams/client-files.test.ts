@@ -427,6 +427,16 @@ test('a large ~/.claude.json is read, and state besides servers is skipped', asy
   assert.equal(problems[0]?.line, text.split('\n').findIndex((line) => line.includes('"args": 7')) + 1);
 });
 
+test('a number in the environment of ~/.claude.json keeps all its digits', async () => {
+  const env = '{"ID": 1234567890123456789, "V": 1.10, "ON": true}';
+  const text = `{"mcpServers": {"a": {"command": "node", "env": ${env}}}}`;
+  for (const name of ['.claude.json', 'mcp.json']) {
+    const [upstream] = (await loadText(text, { name })).config.upstreams;
+    const expected = { ...LOCAL, command: 'node', args: [], env: { ID: '1234567890123456789', V: '1.10', ON: 'true' } };
+    assert.deepEqual(upstream?.target, expected, name);
+  }
+});
+
 test('the settings of a large ~/.claude.json are listed sooner than it is read', async () => {
   const history = Array.from({ length: 100_000 }, (_, i) => ({ display: `prompt ${i} ${'x'.repeat(40)}` }));
   const servers = Array.from({ length: 200 }, (_, i) => [`s${i}`, { command: 'node' }]);
