@@ -82,7 +82,7 @@ export function documentOf(file: string, data: Data, spots: ReadonlyMap<string, 
 
 /** Bounds against anchors and merge keys that expand a small file; real files stay far below. */
 const MAX_VALUES = 20_000;
-const MAX_DEPTH = 64;
+export const MAX_DEPTH = 64;
 
 // A text without quotes, such as a password, may begin with these characters. So no message quotes the name.
 const UNKNOWN_ALIAS = 'no anchor of this name stands before this; a text that begins with "*" needs quotes';
@@ -224,8 +224,6 @@ export function parseText(file: string, raw: string): Document {
   } catch (thrown) {
     if (thrown instanceof ReadError)
       throw new ConfigError([problemAt(thrown.offset, thrown.path, thrown.message)], thrown);
-    // The parser is recursive, so endless brackets exhaust the stack.
-    if (thrown instanceof RangeError) throw new ConfigError([problemAt(0, [], 'nested too deeply')], thrown);
     throw thrown;
   }
 }

@@ -1,6 +1,15 @@
 import type { Node } from 'jsonc-parser';
 
-import { type Data, type Document, documentOf, linesOf, problemAtOf, scalarOf, type Spot } from './document.ts';
+import {
+  type Data,
+  type Document,
+  documentOf,
+  linesOf,
+  MAX_DEPTH,
+  problemAtOf,
+  scalarOf,
+  type Spot,
+} from './document.ts';
 import { jsonTree } from './json-problem.ts';
 import { ConfigError, type Path } from './problem.ts';
 
@@ -25,6 +34,9 @@ export function parseLargeJson(file: string, text: string, isOurs: (key: string)
 
   const spots = new Map<string, Spot>();
   const read = (node: Node, path: Path, key: number): Data => {
+    if (path.length > MAX_DEPTH) {
+      throw new ConfigError([problemAt(node.offset, path, `nested deeper than ${MAX_DEPTH} levels`)]);
+    }
     const source = node.type === 'number' ? text.slice(node.offset, node.offset + node.length) : undefined;
     spots.set(JSON.stringify(path), { key, value: node.offset, source });
     if (node.type === 'array') return (node.children ?? []).map((child, i) => read(child, [...path, i], child.offset));

@@ -15,6 +15,7 @@ const MESSAGES: Readonly<Partial<Record<ErrorCode, string>>> = {
   BLOCK_IN_FLOW: 'a list or map in several lines cannot stand inside {…} or […]',
   MULTILINE_IMPLICIT_KEY: 'a ":" is missing at the end of this line, or the next line is indented too far',
   MULTIPLE_DOCS: 'expected one document; this line begins another',
+  RESOURCE_EXHAUSTION: 'nested too deeply',
   TAB_AS_INDENT: 'a tab indents this line; YAML accepts spaces alone',
   TAG_RESOLVE_FAILED: 'a text that begins with "!" needs quotes',
 };

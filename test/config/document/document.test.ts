@@ -9,7 +9,7 @@ import { parseFile } from '../../../src/config/parse-file.ts';
 
 function refusal(file: string, text: string): string {
   try {
-    parseText(file, text);
+    parseFile(file, text);
   } catch (thrown) {
     if (thrown instanceof ConfigError) return thrown.message;
     throw thrown;
@@ -176,7 +176,17 @@ test('an alias to itself is refused', () => {
 });
 
 test('endless brackets are refused', { timeout: 120_000 }, () => {
-  assert.match(refusal('x.json', '['.repeat(20_000)), /^x\.json:1:/);
+  const brackets = '['.repeat(20_000);
+  for (const file of ['x.json', 'x.yaml', '.claude.json']) assert.match(refusal(file, brackets), /nested too deeply$/);
+  assert.match(refusal('x.toml', `a = ${brackets}`), /excessively nested/);
+});
+
+test('settings of ~/.claude.json may be nested as deeply as those of other files', () => {
+  for (const file of ['.claude.json', 'x.json']) {
+    const nested = (depth: number) => `{"gateway": ${'['.repeat(depth)}1${']'.repeat(depth)}}`;
+    assert.equal(refusal(file, nested(60)), 'nothing is wrong');
+    assert.match(refusal(file, nested(70)), /nested deeper than 64 levels$/);
+  }
 });
 
 test('a variable that YAML reads as a map is refused with advice to quote it', () => {
