@@ -1,4 +1,5 @@
 import { settlesWithin } from '../../deadline.ts';
+import { isDeepStrictEqual } from 'node:util';
 import { messageOf } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/values/config.ts';
@@ -121,21 +122,24 @@ export class Reloader implements ConfigControl {
       const lines = diffLines(diff);
       const atRestart = atRestartLines(diff);
       const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
-      const wasRejected = this.#state.rejected !== undefined;
+      const before = this.#state;
       const next = appliedConfig(this.#running, loaded.config);
       if (!isUnchanged) await this.#parts.apply(next, diff);
       this.#running = next;
       this.#state = isUnchanged
-        ? { ...this.#state, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: [...loaded.warnings] }
+        ? { ...before, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: [...loaded.warnings] }
         : stateOf(next, loaded, atRestart);
       this.#settings = withRunning(loaded.settings, this.#settings(), diff.atRestart);
       metrics.countReload(isUnchanged ? 'unchanged' : 'applied', Date.now());
       if (!isUnchanged) await this.#parts.onApplied?.(loaded);
-      for (const warning of loaded.warnings) log.warn({ file }, warning);
-      if (atRestart.length > 0)
+      // Claude Code writes its file often, for the sake of members that are not read here.
+      const isRewritten = isUnchanged && cause === 'file';
+      const logged = new Set(isRewritten ? before.warnings.map(withoutPlace) : []);
+      for (const warning of loaded.warnings) if (!logged.has(withoutPlace(warning))) log.warn({ file }, warning);
+      if (atRestart.length > 0 && !(isRewritten && isDeepStrictEqual(atRestart, before.atRestart)))
         log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
       if (!isUnchanged) log.info({ file, cause, hash: this.#state.hash, changes: lines }, 'config applied');
-      else if (wasRejected) log.info({ file, cause }, 'config is again as it runs');
+      else if (before.rejected !== undefined) log.info({ file, cause }, 'config is again as it runs');
       else if (cause !== 'file') log.info({ file, cause }, 'config is unchanged');
       return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };
     } catch (thrown) {
@@ -179,6 +183,11 @@ export class Reloader implements ConfigControl {
       failing.map(({ title, problem = '' }) => problemOfWhole(file, problem, `mcpServers.${title}`)),
     );
   }
+}
+
+/** Returns a warning without its line and column, which move when something is written before them. */
+function withoutPlace(warning: string): string {
+  return warning.replace(/:\d+:\d+(?=[ :])/, '');
 }
 
 function stateOf(config: Config, { warnings }: Loaded, atRestart: string[]): ConfigState {

@@ -213,6 +213,23 @@ test('the log says that a rejected file is again as the running config', async (
   assert.deepEqual(tried.lines, ['config rejected; the running one stays', 'config is again as it runs']);
 });
 
+test('a file that is written without a change repeats no warning, but has new ones', async () => {
+  const text = (dir: string, keys = 'colour: 1') =>
+    `gateway: {stateDir: /${dir}}\nmcpServers: {a: {command: node, ${keys}}}\n`;
+  await using tried = await reloaderOf(text('one'));
+  for (const next of [`\n${text('one')}`, text('two'), `\n${text('two')}`]) {
+    await tried.write(next);
+    assert.equal((await tried.reloader.reload('file')).outcome, 'unchanged');
+  }
+  assert.deepEqual(tried.lines, ['changed settings take effect at the next start']);
+  await tried.write(text('two', 'size: 1, colour: 1'));
+  await tried.reloader.reload('file');
+  assert.equal(tried.lines.length, 2);
+  assert.match(tried.lines[1] ?? '', /linkspan\.yaml:2:33 mcpServers\.a\.size: unknown key; ignored$/);
+  await tried.reloader.reload('signal');
+  assert.equal(tried.lines.filter((line) => line.includes('unknown key')).length, 3);
+});
+
 test('a rejected config is tried again, and reported again only for another reason', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   await using tried = await reloaderOf(A);
