@@ -10,6 +10,9 @@ import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
+/** The time in which a client may read the last answers after a signal. */
+const LAST_READ_MS = 1_000;
+
 /**
  * Serves the client that started us, over stdin and stdout, until it closes them. Opens no port. Resolves with the exit code.
  *
@@ -39,6 +42,10 @@ export async function stdio(options: StartOptions): Promise<number> {
   const streams = { input: process.stdin, output: process.stdout };
   const closed = serveStdio(core.gateway, '', streams, log, (limit) => metrics.countLimit(limit));
   await Promise.race([closed, signals.stop]);
-  const stopped = core.stop().then(() => audit?.close());
-  return await Promise.race([stopped.then(() => 0), signals.force.then(() => 130)]);
+  void signals.force.then(() => process.exit(130));
+  await core.stop();
+  await audit?.close();
+  // The process ends when the client has read everything. One that reads nothing would keep it from ending.
+  void signals.stop.then(() => setTimeout(() => process.exit(0), LAST_READ_MS));
+  return 0;
 }

@@ -136,6 +136,24 @@ suite('the gateway as a program', { concurrency: 1 }, () => {
     });
   }
 
+  // R10
+  test('SIGTERM ends the gateway of a client that reads nothing more', TIMEOUT, async (t) => {
+    const { child, send, answered, pid } = start();
+    t.after(() => child.kill('SIGKILL'));
+    send(rpc(1, 'tools/call', { name: 'one__fine', arguments: {} }));
+    await answered(1);
+    const children = childrenOf(pid);
+    child.stdout.pause();
+    child.stdin.on('error', () => undefined);
+    // More answers than all buffers on the way take.
+    for (let n = 0; n < 4_000; n++) send(rpc(`${n} ${'i'.repeat(1_000)}`, 'ping'));
+    await until(() => child.stdout.readableLength >= child.stdout.readableHighWaterMark, 'the client reads nothing');
+    child.kill('SIGTERM');
+    const [code] = await once(child, 'exit');
+    assert.equal(code, 0);
+    await until(() => children.every(isGone), 'every server ended');
+  });
+
   // R11 REL-26
   test('nothing survives when the gateway is killed', TIMEOUT, async () => {
     const gateway = start();
