@@ -29,6 +29,8 @@ export interface DrainParts {
         readonly counters: Pick<Replicas['counters'], 'renew'>;
       }
     | undefined;
+  /** True if the others end at the same time, as all workers of a gateway do. */
+  readonly isStopOfAll?: boolean;
   readonly log: Logger;
 }
 
@@ -38,14 +40,14 @@ export interface DrainParts {
  * With other replicas, sessions are given away at once and new requests are passed on, so that clients notice nothing. Without any, new requests
  * are refused.
  */
-export async function drain({ core, edge, replicas, log }: DrainParts): Promise<void> {
+export async function drain({ core, edge, replicas, isStopOfAll, log }: DrainParts): Promise<void> {
   const beganMs = performance.now();
   const hasOthers = replicas !== undefined && replicas.owners.others.length > 0;
   let hasLeft = await leave(replicas, (thrown) => {
     log.warn({ err: thrown }, 'sessions cannot be given to other replicas at the moment');
   });
   const hasSuccessor = () => core.gateway.successor() !== undefined;
-  edge.drain(hasOthers);
+  edge.drain(hasOthers, isStopOfAll);
   let areCountsGiven = false;
   let busyMs = -Infinity;
   for (;;) {

@@ -245,10 +245,12 @@ export class Edge {
   /**
    * Refuses new requests. Requests in flight continue. Streams on which no answer is due end at once if another process takes them, else in
    * {@link finish}. Many clients open a stream again twice within seconds, and never after that.
+   *
+   * @param isForRestart whether clients can come back only after the next start.
    */
-  drain(hasOthers: boolean): void {
+  drain(hasOthers: boolean, isForRestart = false): void {
     this.#clients.listener.announceEnd();
-    if (hasOthers) this.#endpoints.drain();
+    if (hasOthers) this.#endpoints.drain(isForRestart);
     else this.#endpoints.refuseNew();
   }
 

@@ -214,7 +214,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
       phase.isStopping = true;
       await reloader.settle();
       change.endWatch();
-      await drain({ core, edge: opened, replicas, log });
+      await drain({ core, edge: opened, replicas, isStopOfAll: options.worker !== undefined, log });
       await access.withdraw();
       await running[Symbol.asyncDispose]();
     },

@@ -121,7 +121,7 @@ function createCore(parts: CoreParts): Core {
   const connections = createConnections(common, {
     siblingsOf: (holder) => clients.groups.siblingsOf(holder),
     onReattached: (link) => messages.changedLists.onReattached(link),
-    onOpen: (link) => messages.changedLists.onOpen(link),
+    onOpen: (link, holder) => messages.changedLists.onOpen(link, holder),
     beforeOpen: (holder, upstream) => requests.listRefresher.beginListing(holder, upstream),
   });
   const clients = createClients(common, connections, {

@@ -52,7 +52,12 @@ async function nameOf(stateDir: string): Promise<string> {
 
 /** Removes the folders that parents have left behind, and no file of anybody else: an operator may keep files beside them. */
 async function removeOld(parent: string, prefix: string): Promise<void> {
-  for (const folder of await readdir(parent, { withFileTypes: true })) {
+  const folders = await readdir(parent, { withFileTypes: true }).catch((thrown: unknown) => {
+    // A folder for temporary files may be closed to readers.
+    if (systemCode(thrown) === undefined) throw thrown;
+    return [];
+  });
+  for (const folder of folders) {
     const isNamedSo = folder.name.startsWith(prefix) && ADDED.test(folder.name.slice(prefix.length));
     if (!folder.isDirectory() || !isNamedSo) continue;
     const path = join(parent, folder.name);

@@ -1,6 +1,7 @@
 import type { Source } from '../../catalog/names/named-items.ts';
 import { answerOf, failureOfRetry, GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
@@ -199,8 +200,9 @@ function withoutTaskMeta(result: string): Answer {
  */
 function cancelledAsTask(call: Call<Exchange>, onLate: (task: string | undefined) => void): Call<Exchange> {
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
-  const onAnswer = (answer: Answer) =>
-    onLate(answer.kind === 'result' ? RawObject.parse(answer.result).object('task')?.string('taskId') : undefined);
+  const taskIn = ({ result }: Answer & { readonly kind: 'result' }) =>
+    unlessMalformed(() => RawObject.parse(result).object('task')?.string('taskId'), undefined);
+  const onAnswer = (answer: Answer) => onLate(answer.kind === 'result' ? taskIn(answer) : undefined);
   return {
     id: call.id,
     context: call.context,

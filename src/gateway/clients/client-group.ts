@@ -270,7 +270,9 @@ export class ClientGroups {
       return await this.#makeIn(key, caller, pending);
     } finally {
       pending.delete(key);
-      if (pending.size === 0) this.#pending.delete(caller.principal.key);
+      const { key: principal } = caller.principal;
+      // A later request may have begun with another map.
+      if (pending.size === 0 && this.#pending.get(principal) === pending) this.#pending.delete(principal);
     }
   }
 

@@ -32,7 +32,7 @@ export interface HolderLinksParts {
   /** Runs when a link continues a session that an earlier process had at its upstream. */
   readonly onReattached: (link: Link) => void;
   readonly beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
-  readonly onOpen: (link: Link) => void;
+  readonly onOpen: (link: Link, holder: ConnectionHolder) => void;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -150,7 +150,7 @@ export class HolderLinks {
       return link;
     }
     holder.onLinkOpen(link);
-    this.#parts.onOpen(link);
+    this.#parts.onOpen(link, holder);
     const isKept = !this.#restorer.keepsNothing(upstream.id);
     const restored = [...holder.subscriptions].filter(([, to]) => isKept && to.upstream === link.upstream);
     const resubscribing = restored.map(([publishedUri, to]) => this.#resubscribe(link, holder, publishedUri, to));

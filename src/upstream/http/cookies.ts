@@ -61,22 +61,21 @@ export class Cookies {
     const key = `${pair.slice(0, equals).trim()};${path}`;
     const kept = this.#kept.get(key);
     if (kept?.pair === pair && !isRemoved(attributes, nowMs)) return false;
-    const hadIt = kept !== undefined && this.#kept.delete(key);
-    if (kept !== undefined) this.#bytes -= sizeOf(kept);
-    if (isRemoved(attributes, nowMs)) return hadIt;
-    const cookie = { pair, path };
-    if (this.#bytes + sizeOf(cookie) > LIMITS.upstreamCookieBytes) {
+    const cookie = isRemoved(attributes, nowMs) ? undefined : { pair, path };
+    const moreBytes = sizeOf(cookie) - sizeOf(kept);
+    if (cookie !== undefined && this.#bytes + moreBytes > LIMITS.upstreamCookieBytes) {
       this.#onLimit?.('upstreamCookieBytes');
-      return hadIt;
+      return false;
     }
-    this.#bytes += sizeOf(cookie);
-    this.#kept.set(key, cookie);
-    return true;
+    this.#bytes += moreBytes;
+    this.#kept.delete(key);
+    if (cookie !== undefined) this.#kept.set(key, cookie);
+    return cookie !== undefined || kept !== undefined;
   }
 }
 
-function sizeOf({ pair, path }: { readonly pair: string; readonly path: string }): number {
-  return pair.length + path.length;
+function sizeOf(cookie: { readonly pair: string; readonly path: string } | undefined): number {
+  return cookie === undefined ? 0 : cookie.pair.length + cookie.path.length;
 }
 
 /** Returns the name in lower case and the value of an attribute. */

@@ -59,7 +59,9 @@ test('limit upstreamCookieBytes: a cookie without room is not kept', () => {
   cookies.update([fits, 'b=1'], '/mcp', NOW_MS);
   assert.equal(cookies.headerFor('/mcp'), fits);
   assert.deepEqual(reached, ['upstreamCookieBytes']);
+  cookies.update([`${fits}x`], '/mcp', NOW_MS);
+  assert.equal(cookies.headerFor('/mcp'), fits, 'the former value stays');
   cookies.update(['a=1', 'b=1'], '/mcp', NOW_MS);
   assert.equal(cookies.headerFor('/mcp'), 'a=1; b=1');
-  assert.equal(reached.length, 1);
+  assert.equal(reached.length, 2);
 });

@@ -125,10 +125,10 @@ export class ChangedLists {
    * Gives a new user of a connection the lists that it has for itself. Reads those of a new process whose definitions are pinned: it may be
    * of another version than the one that was listed.
    */
-  onOpen(link: Link): void {
+  onOpen(link: Link, holder: ConnectionHolder): void {
     const { offers, upstreams } = this.#parts;
     if (!isPrivate(link)) return;
-    this.#privateLists.onJoined(link);
+    this.#privateLists.onJoined(link, holder);
     if (!offers.isPinned(link.upstream)) return;
     if (upstreams.get(link.upstream)?.isProcess === true) this.#privateLists.onChanged(link);
   }

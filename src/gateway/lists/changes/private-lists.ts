@@ -5,6 +5,7 @@ import type { LimitName } from '../../../limits.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../../upstream/link/link.ts';
 import { resultWithin } from '../../../deadline.ts';
 import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connection-holder.ts';
+import { getOrMake } from '../../../map-entries.ts';
 import { ListingQueue } from './listing-queue.ts';
 import type { Offers } from '../offers.ts';
 import { PrivateOfferBudget } from './private-offer-budget.ts';
@@ -41,6 +42,8 @@ export class PrivateLists {
   readonly #queue: ListingQueue;
   readonly #budget = new PrivateOfferBudget();
   readonly #listings = new RepeatedListings((link, onBegin) => this.#listOnce(link, onBegin));
+  /** The capabilities for which a link was listed last as for all clients. */
+  readonly #withCommon = new WeakMap<Link, Set<string>>();
   #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
@@ -53,19 +56,18 @@ export class PrivateLists {
     this.#listings.onChanged(link);
   }
 
-  /** Gives those who have joined a link the lists that it has for itself. Lists it for capabilities that have none. */
-  onJoined(link: Link): void {
+  /** Gives a holder that has joined a link the lists that it has for itself. Lists it for capabilities for which it was never listed. */
+  onJoined(link: Link, holder: ConnectionHolder): void {
     const { upstream } = link;
-    if (!this.#budget.hasOffers(link)) return;
-    for (const holder of link.users) {
-      if (holder.ownOffers.has(upstream)) continue;
-      const own = this.#budget.offerOf(link, holder.capabilityKey);
-      if (own === undefined) this.onChanged(link);
-      else {
-        holder.ownOffers.set(upstream, own);
-        this.#parts.refreshCatalog(holder);
-      }
+    const { capabilityKey } = holder;
+    if (!this.#budget.hasOffers(link) || holder.ownOffers.has(upstream)) return;
+    const own = this.#budget.offerOf(link, capabilityKey);
+    if (own === undefined) {
+      if (this.#withCommon.get(link)?.has(capabilityKey) !== true) this.onChanged(link);
+      return;
     }
+    holder.ownOffers.set(upstream, own);
+    this.#parts.refreshCatalog(holder);
   }
 
   /** Lists a link when the queue allows it. Resolves as `ListOnce` does. */
@@ -90,6 +92,7 @@ export class PrivateLists {
 
   /** Lists a link for each set of capabilities of its users. */
   async #list(link: Link): Promise<Outcome> {
+    this.#withCommon.delete(link);
     let all = AS_BEFORE;
     for (const features of distinctFeatures(link.users)) {
       const one = await this.#listFor(link, features);
@@ -131,6 +134,7 @@ export class PrivateLists {
     if (isOwn) offers.expire(upstream, era, audience);
     const own = isOwn ? this.#keep(link, capabilityKey, offer) : undefined;
     if (!isOwn) this.#budget.remove(link, capabilityKey);
+    if (!isOwn) getOrMake(this.#withCommon, link, () => new Set()).add(capabilityKey);
     offers.setOwn(upstream, this.#budget.offersOf(upstream));
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;
