@@ -24,8 +24,8 @@ export function adopt<Context, User extends LinkUser>(
   links.removeKey(from);
   const adopted = opening.then(async (link) => {
     // A call of this client could change the lists while they are read, and they are for other clients too.
-    const reading = links.recordOf(link)?.reading;
-    const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
+    const readings = links.recordOf(link)?.readings ?? new Set();
+    const isFree = readings.size === 0 || (await settlesWithin(Promise.allSettled(readings), ADOPTION_WAIT_MS));
     const record = links.recordOf(link);
     const isExpected = link.place.key === from && record !== undefined;
     if (isFree && isExpected) {

@@ -1,5 +1,5 @@
 import type { Era } from '../protocol/revisions.ts';
-import type { Link, LinkUser } from './link/link.ts';
+import { isPrivate, type Link, type LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 
 /** An open link, with the facts about it that only its upstream needs. */
@@ -11,7 +11,8 @@ export interface OpenLink<Context, User extends LinkUser> {
   isClaimed: boolean;
   /** True if the link has given up its key, and finishes its requests. */
   isReleased: boolean;
-  reading: Promise<unknown> | undefined;
+  /** The listings that read over the link: several, if they are for clients of different capabilities. */
+  readonly readings: Set<Promise<unknown>>;
 }
 
 /**
@@ -54,7 +55,7 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
   }
 
   add(link: Link<Context, User>, permit: ConnectionPermit): void {
-    this.#open.set(link, { link, permit, isClaimed: true, isReleased: false, reading: undefined });
+    this.#open.set(link, { link, permit, isClaimed: true, isReleased: false, readings: new Set() });
   }
 
   /** Returns the record of a link; undefined if it is not open. */
@@ -62,10 +63,22 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     return this.#open.get(link);
   }
 
-  /** Notes facts about a link, unless it is not open. */
-  note(link: Link<Context, User>, facts: Partial<Pick<OpenLink<Context, User>, 'isClaimed' | 'reading'>>): void {
+  /** Notes that an open link waits for no user any more. */
+  unclaim(link: Link<Context, User>): void {
     const record = this.#open.get(link);
-    if (record !== undefined) Object.assign(record, facts);
+    if (record !== undefined) record.isClaimed = false;
+  }
+
+  /** Notes that lists are read over a link. */
+  beginReading(link: Link<Context, User>, reading: Promise<unknown>): void {
+    this.#open.get(link)?.readings.add(reading);
+  }
+
+  /** Notes the end of a listing. After the last one, a link without a client of its own waits for nothing more. */
+  endReading(link: Link<Context, User>, reading: Promise<unknown> | undefined): void {
+    const readings = this.#open.get(link)?.readings;
+    if (reading !== undefined) readings?.delete(reading);
+    if (readings?.size === 0 && !isPrivate(link)) this.unclaim(link);
   }
 
   /**

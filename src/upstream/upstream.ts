@@ -18,14 +18,7 @@ import { type FailureScope, isFailed, isUp, type Lifecycle } from './lifecycle/l
 import { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
-import {
-  type ClientFeatures,
-  type CloseReason,
-  isPrivate,
-  type Link,
-  type LinkUser,
-  NO_FEATURES,
-} from './link/link.ts';
+import { type ClientFeatures, type CloseReason, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
 import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
 import { closesWithUsers, isExpired, isSpare, isUnused, staysOpen } from './idle-links.ts';
@@ -178,7 +171,7 @@ export class Upstream<Context, User extends LinkUser> {
     const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, placeIn, span };
     const link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
     link.users.add(user);
-    this.#links.note(link, { isClaimed: false });
+    this.#links.unclaim(link);
     this.#hasServed = true;
     return link;
   }
@@ -275,6 +268,7 @@ export class Upstream<Context, User extends LinkUser> {
   async #refresh(client: Era, features: ClientFeatures, audience: string): Promise<void> {
     const { clientCapabilities, capabilityKey } = features;
     let link: Link<Context, User> | undefined;
+    let reading: Promise<Listing> | undefined;
     try {
       const placeIn = (era: Era) => discoveryPlace(this.#scope(era), capabilityKey, audience);
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, placeIn };
@@ -286,8 +280,8 @@ export class Upstream<Context, User extends LinkUser> {
       if (checking !== undefined && (await checking)) link = await this.#getLink(need);
       this.#checks.onListing(link);
       const offerKey = { era: link.era, capabilityKey, audience };
-      const reading = this.list(link, clientCapabilities, () => this.#events.knownLists(this.id, offerKey));
-      this.#links.note(link, { reading });
+      reading = this.list(link, clientCapabilities, () => this.#events.knownLists(this.id, offerKey));
+      this.#links.beginReading(link, reading);
       const { offer, failure } = await reading;
       if (!this.isRetired) await this.#events.prepareLists(this.id, offer);
       if (!this.isRetired) this.#events.onLists(this.id, offerKey, offer, failure === undefined);
@@ -303,8 +297,7 @@ export class Upstream<Context, User extends LinkUser> {
       if (audience === EVERYBODY) this.#onListingFailed(client, features, error);
       throw error;
     } finally {
-      if (link !== undefined) this.#links.note(link, { reading: undefined });
-      if (link !== undefined && !isPrivate(link)) this.#links.note(link, { isClaimed: false });
+      if (link !== undefined) this.#links.endReading(link, reading);
       this.#quotas.closeSpares();
     }
   }

@@ -49,6 +49,23 @@ test('a link that cannot be opened is removed, unless another has taken its plac
   await (await other).connection.close();
 });
 
+test('a link is claimed until the last of several listings over it has ended', async () => {
+  const links = new UpstreamLinks<string>();
+  const link = await linkWith('a');
+  // A connection for lists has no client of its own.
+  link.place = { key: 'a', purpose: 'discovery' };
+  links.add(link, PERMIT);
+  const [first, second] = [Promise.resolve(1), Promise.resolve(2)];
+  for (const reading of [first, second]) links.beginReading(link, reading);
+  links.endReading(link, first);
+  assert.deepEqual([links.recordOf(link)?.isClaimed, links.recordOf(link)?.readings], [true, new Set([second])]);
+  links.endReading(link, undefined);
+  assert.equal(links.recordOf(link)?.isClaimed, true, 'one that has not begun does not end the other');
+  links.endReading(link, second);
+  assert.equal(links.recordOf(link)?.isClaimed, false);
+  await link.connection.close();
+});
+
 test('a link of another era than expected moves to its own key, where another may be', async () => {
   const links = new UpstreamLinks<string>();
   const [first, second] = [await linkWith('own'), await linkWith('own')];
