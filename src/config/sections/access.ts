@@ -13,6 +13,7 @@ import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import { describedPrincipal, groupsOfKey } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
+import { valueAt } from '../document/expanded.ts';
 import type { Faults } from '../document/faults.ts';
 import type { Path } from '../document/problem.ts';
 import { noSuch } from '../document/suggest.ts';
@@ -31,6 +32,8 @@ type Test = AccessSettings['tests'][number];
 const TEMPLATE = 'is a template, and rules about resources name URIs: write * in place of each {…}';
 
 const BASE = ['gateway', 'access'] as const;
+/** About a condition with the value of a variable in its text. */
+const WRONG_VALUE = 'this condition is wrong with the values of its ${…}; a text needs quotes around it';
 
 /** The parts of a file that its access policy is read from, and the place for what is wrong with it. */
 interface AccessParts {
@@ -129,8 +132,13 @@ class AccessReader {
       const at = [...path, 'when'];
       const why = wrong.get(rule.name);
       if (why === undefined) this.#judgeCondition(at, rule.when);
-      else this.#faults.refuse(at, `this condition ${why}`);
+      else this.#faults.refuse(at, this.#isExpanded(at) ? WRONG_VALUE : `this condition ${why}`);
     }
+  }
+
+  /** Returns whether the text of a setting has the value of a variable in it, which no message may show. */
+  #isExpanded(path: Path): boolean {
+    return String(valueAt(this.#document.data, path)).includes('${');
   }
 
   #check(path: Path, kind: string, name: string, known: readonly string[]): void {

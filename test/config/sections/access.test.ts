@@ -47,6 +47,12 @@ const CASES = [
     expected: /^config\.yaml:8:\d+ gateway\.access\.roles\.r\.when: this condition No such key: tenant/,
   },
   {
+    what: 'a variable without quotes in a condition',
+    access: `    roles:\n      r:\n        when: principal.subject == \${WHO:-ada}\n${GRANTS}`,
+    expected:
+      /^config\.yaml:8:\d+ gateway\.access\.roles\.r\.when: this condition is wrong with the values of its \$\{…\}; a text needs quotes around it$/m,
+  },
+  {
     what: 'an undeclared claim in a grant',
     access: `    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], claims: { dept: [a] } }]\n${AUTH}`,
     expected: /grants\[0\]\.claims\.dept: no such claim/,
