@@ -138,7 +138,8 @@ class AccessReader {
 
   /** Returns whether the text of a setting has the value of a variable in it, which no message may show. */
   #isExpanded(path: Path): boolean {
-    return String(valueAt(this.#document.data, path)).includes('${');
+    const text = valueAt(this.#document.data, path);
+    return typeof text === 'string' && text.includes('${');
   }
 
   #check(path: Path, kind: string, name: string, known: readonly string[]): void {
