@@ -60,8 +60,8 @@ export class Cookies {
     const path = named.startsWith('/') ? named : folderOf(requestPath);
     const key = `${pair.slice(0, equals).trim()};${path}`;
     const kept = this.#kept.get(key);
-    if (kept?.pair === pair && !isRemoved(attributes, nowMs)) return false;
     const cookie = isRemoved(attributes, nowMs) ? undefined : { pair, path };
+    if (cookie?.pair === kept?.pair) return false;
     const moreBytes = sizeOf(cookie) - sizeOf(kept);
     if (cookie !== undefined && this.#bytes + moreBytes > LIMITS.upstreamCookieBytes) {
       this.#onLimit?.('upstreamCookieBytes');
@@ -70,7 +70,7 @@ export class Cookies {
     this.#bytes += moreBytes;
     this.#kept.delete(key);
     if (cookie !== undefined) this.#kept.set(key, cookie);
-    return cookie !== undefined || kept !== undefined;
+    return true;
   }
 }
 

@@ -1,12 +1,12 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
+import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
 import { compressionOf, mediaType, redirectLocation, retryAfterMs } from './http-headers.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 import { NoEventStreamError } from '../rpc/no-event-stream-error.ts';
-import { TokenBucket } from '../rpc/token-bucket.ts';
+import { IgnoredRate } from '../rpc/ignored-rate.ts';
 
 export type StreamEnd =
   | { readonly kind: 'ended' }
@@ -47,9 +47,6 @@ export class EventGet implements WireHandler {
   readonly #reader: EventReader;
   /** Counts the event that is being received. */
   readonly #received: ReceivedMessage;
-  readonly #onLimit: ReadingOptions['onLimit'];
-  /** Undefined until the stream has something that is no message. */
-  #ignoredRate: TokenBucket | undefined;
   #controller: WireController | undefined;
   #isWritten = false;
   #isOpen = false;
@@ -62,13 +59,13 @@ export class EventGet implements WireHandler {
   ) {
     this.#upstream = upstream;
     this.#events = events;
-    this.#onLimit = onLimit;
+    const ignored = new IgnoredRate((forMs) => this.pause(forMs), onLimit);
     const onEvent = (type: string, data: string) => {
       if (this.#isDone) return;
-      if (type !== 'message' || data === '') this.#limitIgnored();
+      if (type !== 'message' || data === '') ignored.count();
       events.onEvent(type, data);
     };
-    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => this.#limitIgnored());
+    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => ignored.count());
     this.#received = receiving.join(upstream, {
       hold: () => this.#controller?.hold(),
       resume: () => this.#controller?.resume(),
@@ -132,12 +129,6 @@ export class EventGet implements WireHandler {
   onResponseError(_controller: WireController, thrown: Error): void {
     const error = wireFailure(this.#upstream, thrown, this.#isWritten);
     this.#end({ kind: error.code === 'too-large' ? 'unreadable' : 'broken', error });
-  }
-
-  #limitIgnored(): void {
-    this.#ignoredRate ??= new TokenBucket(LIMITS.notificationsPerSecond);
-    const waitMs = this.#ignoredRate.take(performance.now());
-    if (waitMs > 0 && this.pause(waitMs)) this.#onLimit?.('notificationsPerSecond');
   }
 
   #end(end: StreamEnd): void {

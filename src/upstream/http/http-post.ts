@@ -1,5 +1,4 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
-import { LIMITS } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { isCode } from '../../thrown.ts';
 import { ResponseBody } from './response-body.ts';
@@ -7,7 +6,7 @@ import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failur
 import type { ReadingOptions } from './http-get.ts';
 import { compressionOf, mediaType, missingScopes, redirectLocation, retryAfterMs } from './http-headers.ts';
 import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
-import { TokenBucket } from '../rpc/token-bucket.ts';
+import { IgnoredRate } from '../rpc/ignored-rate.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
 /**
@@ -59,8 +58,6 @@ export class UpstreamPost implements WireHandler {
   #reader: EventReader | undefined;
   /** Counts the message that is being received, if it is large. */
   #received: ReceivedMessage | undefined;
-  /** Undefined until the event stream has something that is no message. */
-  #ignoredRate: TokenBucket | undefined;
   #position: StreamPosition | undefined;
   #refused: ErrorResponse | undefined;
   /** True if the body of the refusal cannot be an answer. */
@@ -291,18 +288,13 @@ export class UpstreamPost implements WireHandler {
     const position = { lastEventId: '', retryMs: undefined };
     this.#position = position;
     this.#stage = 'events';
+    const { messageBytes, onLimit } = this.#handler.options;
+    const ignored = new IgnoredRate((forMs) => this.pause(forMs), onLimit);
     const onEvent = (type: string, data: string) => {
-      if (type !== 'message' || data === '') this.#limitIgnored();
+      if (type !== 'message' || data === '') ignored.count();
       else if (this.#stage === 'events') this.#handler.onText(this, data);
     };
-    const { messageBytes, onLimit } = this.#handler.options;
-    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => this.#limitIgnored());
-  }
-
-  #limitIgnored(): void {
-    this.#ignoredRate ??= new TokenBucket(LIMITS.notificationsPerSecond);
-    const waitMs = this.#ignoredRate.take(performance.now());
-    if (waitMs > 0 && this.pause(waitMs)) this.#handler.options.onLimit?.('notificationsPerSecond');
+    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => ignored.count());
   }
 
   #onEventStreamEnd(thrown: Error | undefined): void {

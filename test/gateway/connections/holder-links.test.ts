@@ -421,17 +421,23 @@ test('a link opens though its upstream refuses the level and the subscriptions',
   assert.deepEqual([...session.subscriptions.keys()], [`up+${URI}`], 'the refused one is not kept');
 });
 
-test('a subscription whose upstream is replaced before its answer moves along', TIMEOUT, async () => {
+/** An upstream that is replaced while it has a subscription of a session to answer. */
+async function replaced() {
   const old = holding(SUBSCRIBE);
   const fresh = watched();
   const { at, links } = linking({ up: { memory: old.memory } });
-  await using _ = at;
   const { session, stream } = at.session();
   const subscribing = links.subscribe(session, `up+${URI}`, to());
   const answer = await old.arrived();
   const link = [...at.upstream('up').links()][0];
   const stopped = at.upstreams.replace(at.create('up', { memory: fresh }), 60_000);
   links.onReplaced('up', [session]);
+  return { at, links, session, stream, fresh, subscribing, link, answer, stopped };
+}
+
+test('a subscription whose upstream is replaced before its answer moves along', TIMEOUT, async () => {
+  const { at, links, session, stream, fresh, subscribing, link, answer, stopped } = await replaced();
+  await using _ = at;
   assert.equal(link?.connection.isClosed, false, 'the request goes on');
   answer();
   assert.equal((await subscribing)?.kind, 'result');
@@ -443,15 +449,8 @@ test('a subscription whose upstream is replaced before its answer moves along', 
 });
 
 test('a subscription whose upstream is replaced moves along to a link that is there', TIMEOUT, async () => {
-  const old = holding(SUBSCRIBE);
-  const fresh = watched();
-  const { at, links } = linking({ up: { memory: old.memory } });
+  const { at, links, session, stream, fresh, subscribing, answer, stopped } = await replaced();
   await using _ = at;
-  const { session, stream } = at.session();
-  const subscribing = links.subscribe(session, `up+${URI}`, to());
-  const answer = await old.arrived();
-  const stopped = at.upstreams.replace(at.create('up', { memory: fresh }), 60_000);
-  links.onReplaced('up', [session]);
   const link = await links.open(session, 'up');
   answer();
   assert.equal((await subscribing)?.kind, 'result');

@@ -133,8 +133,10 @@ export class PrivateLists {
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(upstream, era, audience);
     const own = isOwn ? this.#keep(link, capabilityKey, offer) : undefined;
-    if (!isOwn) this.#budget.remove(link, capabilityKey);
-    if (!isOwn) getOrMake(this.#withCommon, link, () => new Set()).add(capabilityKey);
+    if (!isOwn) {
+      this.#budget.remove(link, capabilityKey);
+      getOrMake(this.#withCommon, link, () => new Set()).add(capabilityKey);
+    }
     offers.setOwn(upstream, this.#budget.offersOf(upstream));
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;
