@@ -42,8 +42,8 @@ export class PrivateLists {
   readonly #queue: ListingQueue;
   readonly #budget = new PrivateOfferBudget();
   readonly #listings = new RepeatedListings((link, onBegin) => this.#listOnce(link, onBegin));
-  /** The capabilities for which a link was listed last as for all clients. */
-  readonly #withCommon = new WeakMap<Link, Set<string>>();
+  /** The capabilities for which a link was listed since its last change. */
+  readonly #listed = new WeakMap<Link, Set<string>>();
   #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
@@ -56,16 +56,14 @@ export class PrivateLists {
     this.#listings.onChanged(link);
   }
 
-  /** Gives a holder that has joined a link the lists that it has for itself. Lists it for capabilities for which it was never listed. */
+  /** Gives a holder that has joined a link the lists that it has for itself. Lists it for capabilities that had no user at its last change. */
   onJoined(link: Link, holder: ConnectionHolder): void {
     const { upstream } = link;
     const { capabilityKey } = holder;
     if (!this.#budget.hasOffers(link) || holder.ownOffers.has(upstream)) return;
+    if (this.#listed.get(link)?.has(capabilityKey) !== true) this.onChanged(link);
     const own = this.#budget.offerOf(link, capabilityKey);
-    if (own === undefined) {
-      if (this.#withCommon.get(link)?.has(capabilityKey) !== true) this.onChanged(link);
-      return;
-    }
+    if (own === undefined) return;
     holder.ownOffers.set(upstream, own);
     this.#parts.refreshCatalog(holder);
   }
@@ -92,7 +90,7 @@ export class PrivateLists {
 
   /** Lists a link for each set of capabilities of its users. */
   async #list(link: Link): Promise<Outcome> {
-    this.#withCommon.delete(link);
+    this.#listed.delete(link);
     let all = AS_BEFORE;
     for (const features of distinctFeatures(link.users)) {
       const one = await this.#listFor(link, features);
@@ -133,10 +131,8 @@ export class PrivateLists {
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(upstream, era, audience);
     const own = isOwn ? this.#keep(link, capabilityKey, offer) : undefined;
-    if (!isOwn) {
-      this.#budget.remove(link, capabilityKey);
-      getOrMake(this.#withCommon, link, () => new Set()).add(capabilityKey);
-    }
+    if (!isOwn) this.#budget.remove(link, capabilityKey);
+    getOrMake(this.#listed, link, () => new Set()).add(capabilityKey);
     offers.setOwn(upstream, this.#budget.offersOf(upstream));
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;

@@ -327,9 +327,9 @@ test('the end of a session during a listing is not logged as a failure', TIMEOUT
   );
 });
 
-/** An upstream whose tool `enable` adds the tool `extra` on its connection. */
+/** An upstream whose tool `enable` adds one of the tools `extra1` and `extra2` on its connection. */
 function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
-  const enabled = new Set<Peer>();
+  const enabled = new Map<Peer, readonly string[]>();
   const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
   const listens = new Map<Peer, object>();
   const notify = (peer: Peer, method: string, params = {}) =>
@@ -337,7 +337,7 @@ function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
   return memoryUpstream({
     isRaw: era === 'modern',
     listsOf: (peer) => ({
-      tools: ['enable', 'ping', ...(enabled.has(peer) ? ['extra'] : [])].map((name) => ({ ...TOOL, name })),
+      tools: ['enable', 'ping', ...(enabled.get(peer) ?? [])].map((name) => ({ ...TOOL, name })),
     }),
     request: (peer, request) => {
       if (request.method === 'server/discover') {
@@ -351,7 +351,7 @@ function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
       }
       peer.send(result(request, { ...complete, content: [] }));
       if (request.params?.string('name') !== 'enable') return;
-      enabled.add(peer);
+      enabled.set(peer, enabled.has(peer) ? ['extra1', 'extra2'] : ['extra1']);
       notify(peer, LIST_CHANGED);
     },
   });
@@ -369,8 +369,8 @@ test('a session that joins a connection gets the lists that it has for itself', 
   await first.waitForMessage(LIST_CHANGED);
   const second = await gateway.connect();
   await second.result('tools/call', toolCall('up__ping'));
-  assert.ok(namesIn(await second.result('tools/list')).includes('up__extra'));
-  await second.result('tools/call', toolCall('up__extra'));
+  assert.ok(namesIn(await second.result('tools/list')).includes('up__extra1'));
+  await second.result('tools/call', toolCall('up__extra1'));
 });
 
 test('clients of other capabilities get the lists of the connection that they join', TIMEOUT, async () => {
@@ -379,7 +379,28 @@ test('clients of other capabilities get the lists of the connection that they jo
   const [first, second] = [new ModernClient(gateway), new ModernClient(gateway, { elicitation: {} })];
   const names = async (client: ModernClient) => namesIn(await client.result('tools/list'));
   await first.result('tools/call', toolCall('up__enable'));
-  await waitUntil(async () => (await names(first)).includes('up__extra'));
+  await waitUntil(async () => (await names(first)).includes('up__extra1'));
   await second.result('tools/call', toolCall('up__ping'));
-  await waitUntil(async () => (await names(second)).includes('up__extra'));
+  await waitUntil(async () => (await names(second)).includes('up__extra1'));
+});
+
+test('clients that join get lists of a change at which nobody had their capabilities', TIMEOUT, async () => {
+  const memory = enabling('modern');
+  await using gateway = await testCore({ up: { memory, era: 'modern', isolation: 'principal' } });
+  const capabilities = { elicitation: {} };
+  const first = await gateway.connect();
+  const leaving = await gateway.connect({ capabilities });
+  await leaving.result('tools/call', toolCall('up__ping'));
+  const enable = async () => {
+    await first.result('tools/call', toolCall('up__enable'));
+    await first.waitForMessage(LIST_CHANGED);
+  };
+  await enable();
+  await waitUntil(async () => namesIn(await leaving.result('tools/list')).includes('up__extra1'));
+  await gateway.core.gateway.endSession(leaving.session);
+  await enable();
+  await waitUntil(async () => namesIn(await first.result('tools/list')).includes('up__extra2'));
+  const joining = await gateway.connect({ capabilities });
+  await joining.result('tools/call', toolCall('up__ping'));
+  await waitUntil(async () => namesIn(await joining.result('tools/list')).includes('up__extra2'));
 });
