@@ -170,7 +170,7 @@ function loadFrom(
   warnOfScopes(settings, faults);
   warnOfLimits(settings, faults);
   warnOfExposure(settings, addresses, faults);
-  warnings.push(...readableSecrets(absolute, mode, document));
+  warnings.push(...readableSecrets(absolute, mode, document, 'entries' in own ? own.entries : []));
   const lockFile = where.resolve(settings.lock?.file ?? DEFAULT_LOCK_FILE);
   const lock = options.ignoresLock === true ? undefined : readLock(lockFile, settings.lock, files, upstreams, faults);
   throwIfWrong();

@@ -2,6 +2,7 @@ import { isRecord } from '../json/record.ts';
 import type { Data, Document } from './document/document.ts';
 import { isList, valueAt } from './document/expanded.ts';
 import { type Path, problemLine } from './document/problem.ts';
+import type { EntryPath } from './upstreams/client-file.ts';
 
 /** Settings that are secrets as a whole. */
 const SECRETS: ReadonlySet<string> = new Set(['clientSecret', 'privateKey', 'wrappingKeys', 'chainKeys']);
@@ -12,11 +13,16 @@ const OTHERS_MAY_READ = 0o004;
  * `clientSecret` or `privateKey` of an upstream. A secret that the file takes from elsewhere by `${…}` is not in it.
  *
  * @param mode that of the file.
+ * @param entries the upstreams that the file has.
  */
-export function readableSecrets(file: string, mode: number, document: Document): string[] {
+export function readableSecrets(
+  file: string,
+  mode: number,
+  document: Document,
+  entries: readonly EntryPath[],
+): string[] {
   if (process.platform === 'win32') return [];
-  const upstreams = valueAt(document.data, ['mcpServers']);
-  const auths = Object.keys(isRecord(upstreams) ? upstreams : {}).map((id): Path => ['mcpServers', id, 'auth']);
+  const auths = entries.map(({ path }): Path => [...path, 'auth']);
   const paths = [['gateway'], ...auths].flatMap((path) => [...secretsIn(valueAt(document.data, path), path)]);
   if (paths.length === 0) return [];
   if ((mode & OTHERS_MAY_READ) === 0) return [];

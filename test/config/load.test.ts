@@ -524,10 +524,12 @@ test('a secret in a file that every user can read is a warning, and not shown', 
     assert.doesNotMatch(both, /canary/);
     assert.equal(await warningsOf('${SECRET}', ', redis: {url: "redis://127.0.0.1", wrappingKeys: ["${KEY}"]}'), '');
     const auth = '{kind: clientCredentials, issuer: "https://i", clientId: c, clientSecret: canary-4711}';
-    await writeFile(file, `mcpServers: {up: {url: "https://x", auth: ${auth}}}\n`);
-    const ofUpstream = (await loadConfig(file, { env: {} })).warnings.join('\n');
-    assert.match(ofUpstream, /mcpServers\.up\.auth\.clientSecret: a secret in a file that every user/);
-    assert.doesNotMatch(ofUpstream, /canary/);
+    for (const key of ['mcpServers', 'servers', 'context_servers']) {
+      await writeFile(file, `${key}: {up: {url: "https://x", auth: ${auth}}}\n`);
+      const ofUpstream = (await loadConfig(file, { env: {} })).warnings.join('\n');
+      assert.match(ofUpstream, new RegExp(`${key}\\.up\\.auth\\.clientSecret: a secret in a file that every user`));
+      assert.doesNotMatch(ofUpstream, /canary/);
+    }
   } finally {
     await rm(dir, { recursive: true });
   }
