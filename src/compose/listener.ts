@@ -44,7 +44,7 @@ interface ListenerOptions {
 
 /** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
 export function assertOtherPort(key: string, before: Address | undefined, after: Address | undefined): void {
-  if (before?.port !== after?.port || before === undefined || before.port === 0) return;
+  if (before?.port !== after?.port || before === undefined) return;
   throw new StartError(
     `${key}: another host or protocol at the same port (${before.port}) needs a restart, or another port`,
   );
@@ -54,6 +54,8 @@ export function assertOtherPort(key: string, before: Address | undefined, after:
 export class Listener {
   /** `http://host:port` or `https://host:port`, with the port that the socket is bound to, and a host that can be connected to. */
   readonly origin: string;
+  /** The port that the socket is bound to. */
+  readonly port: number;
   /** Handles new requests. Can be replaced at any time. */
   handler: HttpHandler;
   #isEnding = false;
@@ -61,7 +63,7 @@ export class Listener {
   /** All open connections, also those that are in a handshake, which the server does not close. */
   readonly #sockets = new Set<Socket>();
 
-  private constructor(server: Server | TlsServer, origin: string, handler: HttpHandler) {
+  private constructor(server: Server | TlsServer, origin: string, port: number, handler: HttpHandler) {
     this.#server = server;
     // Over TLS there are two sockets, and the second one has the response.
     for (const event of ['connection', 'secureConnection']) {
@@ -71,6 +73,7 @@ export class Listener {
       });
     }
     this.origin = origin;
+    this.port = port;
     this.handler = handler;
   }
 
@@ -112,7 +115,7 @@ export class Listener {
     const [ip, port] = typeof bound === 'object' && bound !== null ? [bound.address, bound.port] : ['', address.port];
     const host = LOOPBACK_OF.get(ip) ?? address.host;
     const origin = `${tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
-    listener = new Listener(server, origin, make(origin));
+    listener = new Listener(server, origin, port, make(origin));
     return listener;
   }
 

@@ -21,6 +21,8 @@ export type HandlerOf = (config: Config, address: Address, origin: string) => Ht
 interface PortKind<L extends Listener | undefined> {
   readonly key: string;
   readonly addressOf: (config: Config) => Address | undefined;
+  /** Whether another port than that of the config will do. */
+  readonly mayMove: (config: Config) => boolean;
   readonly listen: (config: Config, handlerOf: HandlerOf) => Promise<L>;
 }
 
@@ -28,6 +30,7 @@ export const CLIENT_PORT: PortKind<Listener> = {
   key: 'gateway.listen',
   // A change between HTTP and HTTPS needs another listener.
   addressOf: ({ listen, tls }) => ({ ...listen, isTls: tls !== undefined }),
+  mayMove: ({ listen }) => listen.port === 0,
   listen: async (config, handlerOf) => {
     const { listen, tls } = config;
     const make = (origin: string) => handlerOf(config, listen, origin);
@@ -38,6 +41,7 @@ export const CLIENT_PORT: PortKind<Listener> = {
 export const OPERATOR_PORT: PortKind<Listener | undefined> = {
   key: 'gateway.operator',
   addressOf: ({ operator }) => operator,
+  mayMove: ({ operator, operatorMayMove }) => operatorMayMove || operator?.port === 0,
   listen: async (config, handlerOf) => {
     const { operator: address, operatorMayMove } = config;
     if (address === undefined) return undefined;
@@ -51,6 +55,7 @@ export const OPERATOR_PORT: PortKind<Listener | undefined> = {
 export class MovablePort<L extends Listener | undefined> {
   readonly #kind: PortKind<L>;
   readonly #handlerOf: HandlerOf;
+  /** The address in the config. */
   #address: Address | undefined;
   #listener: L;
   readonly #retiring = new Set<Listener>();
@@ -82,10 +87,12 @@ export class MovablePort<L extends Listener | undefined> {
    * @throws {StartError} if it cannot be used. Then nothing has changed.
    */
   async prepare(next: Config, handlerOf = this.#handlerOf): Promise<PortChange> {
-    const { key, addressOf, listen } = this.#kind;
+    const { key, addressOf, mayMove, listen } = this.#kind;
     const address = addressOf(next);
-    const isMoved = !isDeepStrictEqual(this.#address, address);
-    if (isMoved) assertOtherPort(key, this.#address, address);
+    const bound = this.#address && { ...this.#address, port: this.#listener?.port ?? this.#address.port };
+    const isKept = mayMove(next) && isDeepStrictEqual(this.#address, address);
+    const isMoved = !isKept && !isDeepStrictEqual(bound, address);
+    if (isMoved) assertOtherPort(key, bound, address);
     const listener = isMoved ? await listen(next, handlerOf) : this.#listener;
     return {
       apply: async () => {

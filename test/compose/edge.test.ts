@@ -138,6 +138,28 @@ test('an edge whose operator port is in use leaves no listener open', TIMEOUT, a
   }
 });
 
+test('an operator port that has moved stays, is kept by its number, and moves back', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const taken = await takenPort();
+  const operator = { host: '127.0.0.1', port: taken.port };
+  const edge = await tested.open({ operator, operatorMayMove: true });
+  const moved = Number(new URL(edge.operatorOrigin ?? '').port);
+  const apply = async (change: object) => (await edge.prepare(tested.configWith(change))).apply();
+  try {
+    await apply({ operator, operatorMayMove: true });
+    assert.equal(edge.operatorOrigin, `http://127.0.0.1:${moved}`);
+    await apply({ operator: { ...operator, port: moved }, operatorMayMove: false });
+    assert.equal(edge.operatorOrigin, `http://127.0.0.1:${moved}`);
+    taken.close();
+    await apply({ operator, operatorMayMove: false });
+    assert.equal(edge.operatorOrigin, originOf(operator));
+    assert.deepEqual([await readyz(originOf(operator)), await readyz(`http://127.0.0.1:${moved}`)], [200, 'refused']);
+  } finally {
+    taken.close();
+    await edge.close();
+  }
+});
+
 test('another host at a port in use is refused in words, for both listeners', TIMEOUT, async () => {
   await using tested = await testEdge();
   const [listen, operator] = [await freeAddress(), await freeAddress()];
