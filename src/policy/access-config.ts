@@ -91,3 +91,13 @@ export interface AccessConfig {
   /** The tools and prompts of its tests. A test about one that does not exist cannot fail. */
   readonly tested?: readonly TestedItem[] | undefined;
 }
+
+/** Returns a policy without places in its file, which another line above it moves. */
+export function withoutPlaces({ roles, tested, ...access }: AccessConfig): object {
+  const withoutPlace = (rule: RuleConfig | undefined) => rule && { ...rule, place: '' };
+  return {
+    ...access,
+    roles: roles.map((role) => ({ ...role, allow: withoutPlace(role.allow), deny: role.deny.map(withoutPlace) })),
+    tested: tested?.map((item) => ({ ...item, place: '' })),
+  };
+}

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Config } from '../../config/values/config.ts';
 import type { UpstreamConfig } from '../../config/values/upstream-config.ts';
-import type { AccessConfig, RuleConfig } from '../../policy/access-config.ts';
+import { withoutPlaces } from '../../policy/access-config.ts';
 
 const HASH_CHARS = 12;
 
@@ -21,18 +21,10 @@ function sharedPart({ redis, audit, access, lock, auth, upstreams, ...config }: 
     defaultStateDir: '',
     redis: redis && { ...redis, internal: '', advertise: '', caFile: hidden(redis.caFile) },
     audit: audit && { ...audit, file: '' },
-    access: access && withoutPlaces(access),
+    access: access && withoutPlaces({ ...access, tested: undefined }),
     lock: lock && { ...lock, file: '' },
     auth: { ...auth, keyFile: hidden(auth.keyFile) },
     upstreams: upstreams.map(withoutFolders),
-  };
-}
-
-function withoutPlaces({ roles, tested: _tested, ...access }: AccessConfig): object {
-  const withoutPlace = (rule: RuleConfig | undefined) => rule && { ...rule, place: '' };
-  return {
-    ...access,
-    roles: roles.map((role) => ({ ...role, allow: withoutPlace(role.allow), deny: role.deny.map(withoutPlace) })),
   };
 }
 

@@ -124,7 +124,8 @@ export class Reloader implements ConfigControl {
       const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
       const before = this.#state;
       const next = appliedConfig(this.#running, loaded.config);
-      if (!isUnchanged) await this.#parts.apply(next, diff);
+      // Places of rules in the file and whether a port may move are no settings, and still take effect.
+      if (!isUnchanged || !isDeepStrictEqual(next, this.#running)) await this.#parts.apply(next, diff);
       this.#running = next;
       this.#state = isUnchanged
         ? { ...before, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: [...loaded.warnings] }

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 
 import { type EffectTree, effectsAt, GATEWAY_EFFECTS, type GatewayEffect, UPSTREAM_EFFECTS } from './change-effects.ts';
 import type { Config } from '../values/config.ts';
+import { withoutPlaces } from '../../policy/access-config.ts';
 import { type Secrecy, SECRET_FIELDS } from '../schema/secret-fields.ts';
 import type { UpstreamConfig } from '../values/upstream-config.ts';
 
@@ -92,10 +93,9 @@ function appliedSettings<T>(running: T, next: T, effects: EffectTree<GatewayEffe
   if (typeof effects === 'string' || !isRecord(running) || !isRecord(next)) {
     return effectsAt(effects, []).includes('at the next start') ? running : next;
   }
-  const settings = Object.entries(effects).map(([key, inner]): [string, unknown] => [
-    key,
-    appliedSettings(running[key], next[key], inner),
-  ]);
+  const settings = Object.entries(effects)
+    .filter(([key]) => Object.hasOwn(running, key) || Object.hasOwn(next, key))
+    .map(([key, inner]): [string, unknown] => [key, appliedSettings(running[key], next[key], inner)]);
   return { ...next, ...Object.fromEntries(settings) };
 }
 
@@ -104,7 +104,10 @@ function endpointsOf({ upstreams, profiles }: Config): Set<string> {
 }
 
 function settingsOf(config: Config): object {
-  return Object.fromEntries(Object.entries(config).filter(([key]) => Object.hasOwn(GATEWAY_EFFECTS, key)));
+  const access = config.access && withoutPlaces(config.access);
+  return Object.fromEntries(
+    Object.entries({ ...config, access }).filter(([key]) => Object.hasOwn(GATEWAY_EFFECTS, key)),
+  );
 }
 
 function profileChanges(running: Config, next: Config): readonly SettingChange[] {

@@ -213,6 +213,20 @@ test('the log says that a rejected file is again as the running config', async (
   assert.deepEqual(tried.lines, ['config rejected; the running one stays', 'config is again as it runs']);
 });
 
+test('places of rules that move are no change, and are those that messages name', async () => {
+  const role = 'gateway: {access: {roles: {r: {upstreams: [a]}}, grants: [{roles: [r], anyone: true}]}}\n';
+  await using tried = await reloaderOf(A + role);
+  await tried.write(`${A}# A comment.\n${role}`);
+  assert.deepEqual(await tried.reloader.difference(), { lines: [] });
+  assert.deepEqual(await tried.reloader.reload('operator'), { outcome: 'unchanged' });
+  assert.deepEqual(
+    tried.applied.map(({ access }) => access?.roles[0]?.allow?.place.line),
+    [3],
+  );
+  assert.deepEqual(await tried.reloader.reload('operator'), { outcome: 'unchanged' });
+  assert.equal(tried.applied.length, 1, 'the same file again is not applied');
+});
+
 test('a file that is written without a change repeats no warning, but has new ones', async () => {
   const text = (dir: string, keys = 'colour: 1') =>
     `gateway: {stateDir: /${dir}}\nmcpServers: {a: {command: node, ${keys}}}\n`;
