@@ -72,7 +72,7 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const by = ANSWERED_BY.get(request.method);
     if (by === 'upstream') return this.#call(one, client, holder);
     if (by === 'task') return this.#era.runTask(one, client);
-    return by === undefined ? this.#era.answer(one, client) : this.#parts.lists.answer(holder, by, request, client);
+    return by === undefined ? this.#era.answer(one, client) : this.#parts.lists.answer(one, holder, by, client);
   }
 
   /**

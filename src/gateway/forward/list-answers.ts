@@ -12,6 +12,7 @@ import type { PagedLists } from './paged-lists.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
+import type { Cancellable } from '../exchange/external-decisions.ts';
 import { inSlices } from '../../work-turn.ts';
 import type { ListAnnouncer } from '../lists/changes/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -22,6 +23,11 @@ import { getOrMake } from '../../map-entries.ts';
 const PAGE_ITEMS = 1_000;
 
 const CURSOR_MS = 3_600_000;
+
+/** A request for a list. */
+interface Listing extends Cancellable {
+  readonly request: Request;
+}
 
 /** The client of a request for a list, with the rights of that request. */
 type Asker = Pick<Client, 'catalog' | 'caller' | 'dialect'>;
@@ -52,13 +58,14 @@ export class ListAnswers {
    * Returns a list or a page of it; a promise unless the whole list is cached.
    *
    * @param asker has the catalog that the request may see.
-   * @throws {GatewayError} `invalid-cursor`
+   * @throws {GatewayError} `invalid-cursor`, `cancelled`
    */
-  answer(holder: ConnectionHolder, list: ListName, request: Request, asker: Asker): Answer | Promise<Answer> {
+  answer(one: Listing, holder: ConnectionHolder, list: ListName, asker: Asker): Answer | Promise<Answer> {
+    const { request } = one;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
     return refreshing === undefined
       ? this.#answer(holder, asker, list, request)
-      : refreshing.then(() => this.#answer(holder, asker, list, request));
+      : one.unlessCancelled(refreshing).then(() => this.#answer(holder, asker, list, request));
   }
 
   #answer(holder: ConnectionHolder, asker: Asker, list: ListName, request: Request): Answer | Promise<Answer> {
@@ -68,7 +75,7 @@ export class ListAnswers {
     }
     const { catalog, caller } = asker;
     // A request with other rights than its holder gets another list, so the announced change is still unread.
-    if (catalog === holder.catalog) this.#parts.announcer.onListed(holder, kindOf(list));
+    if (catalog === holder.catalog) this.#parts.announcer.onListed(holder, list);
     const answers = getOrMake(this.#whole, catalog, () => new Map());
     const key = `${list} ${caller.revision}`;
     return answers.get(key) ?? this.#first(holder, asker, list, request.method, answers, key);

@@ -137,6 +137,19 @@ test('a change that is in the client’s list already is not announced', TIMEOUT
 });
 
 // N-62
+test('a client that gives up a list that waits is told when the list has come', TIMEOUT, async () => {
+  const late = slow();
+  await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
+  const client = await gateway.connect();
+  const listing = client.send('tools/list', {}, { id: '7' });
+  await waitUntil(() => late.memory.starts > 0);
+  client.notify('notifications/cancelled', { requestId: 7 });
+  late.release();
+  await client.waitForMessage(LIST_CHANGED);
+  assert.equal((await listing).answer, undefined);
+  assert.deepEqual(await toolNames(client), ['up__echo', 'late__echo']);
+});
+
 test('the gauge of listed tools is right at each scrape, for every endpoint', TIMEOUT, async () => {
   const late = slow();
   await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });

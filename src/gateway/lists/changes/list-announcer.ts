@@ -1,4 +1,5 @@
 import type { ListKind } from '../../../catalog/offer.ts';
+import { kindOf, LIST_NAMES, type ListName } from '../../../catalog/page.ts';
 import type { ConnectionHolder } from '../../exchange/connection-holder.ts';
 import { inSlices } from '../../../work-turn.ts';
 import { COALESCE_MS, LEAST_GAP_MS } from './pace.ts';
@@ -7,7 +8,7 @@ import { COALESCE_MS, LEAST_GAP_MS } from './pace.ts';
 export class ListAnnouncer {
   readonly #saved: () => Promise<void> | undefined;
   /** Changed lists that are not announced yet. */
-  readonly #pending = new Map<ConnectionHolder, Set<ListKind>>();
+  readonly #pending = new Map<ConnectionHolder, Set<ListName>>();
   /** The time of the last announcement; monotonic ms. */
   readonly #announcedMs = new WeakMap<ConnectionHolder, number>();
   /** Holders whose announcements are due. */
@@ -23,19 +24,21 @@ export class ListAnnouncer {
 
   /** Adds changed kinds of lists of a holder, which are announced after a short delay. */
   add(holder: ConnectionHolder, kinds: Iterable<ListKind>): void {
+    const changed = new Set(kinds);
+    const names = LIST_NAMES.filter((name) => changed.has(kindOf(name)));
     const pending = this.#pending.get(holder);
     if (pending !== undefined) {
-      for (const kind of kinds) pending.add(kind);
+      for (const name of names) pending.add(name);
       return;
     }
-    this.#pending.set(holder, new Set(kinds));
+    this.#pending.set(holder, new Set(names));
     const lastMs = this.#announcedMs.get(holder) ?? Number.NEGATIVE_INFINITY;
     this.#schedule(holder, Math.max(COALESCE_MS, lastMs + LEAST_GAP_MS - performance.now()));
   }
 
-  /** Removes a pending announcement, since the client is about to get the current list. */
-  onListed(holder: ConnectionHolder, kind: ListKind): void {
-    if (holder.isOneClient) this.#pending.get(holder)?.delete(kind);
+  /** Removes a list from those to be announced, since the client is about to get it as it is. */
+  onListed(holder: ConnectionHolder, list: ListName): void {
+    if (holder.isOneClient) this.#pending.get(holder)?.delete(list);
   }
 
   #schedule(holder: ConnectionHolder, delayMs: number): void {
@@ -53,16 +56,16 @@ export class ListAnnouncer {
   }
 
   #announce(holder: ConnectionHolder): void {
-    const kinds = this.#pending.get(holder);
-    if (kinds === undefined) return;
+    const names = this.#pending.get(holder);
+    if (names === undefined) return;
     // The list that the client waits for is made after the wait, and contains the change.
     if (holder.awaitedLists > 0 && !holder.closed.aborted) {
       this.#schedule(holder, LEAST_GAP_MS);
       return;
     }
     this.#pending.delete(holder);
-    if (kinds.size === 0 || holder.closed.aborted || !holder.wantsListChanges) return;
+    if (names.size === 0 || holder.closed.aborted || !holder.wantsListChanges) return;
     this.#announcedMs.set(holder, performance.now());
-    for (const kind of kinds) holder.announce(`notifications/${kind}/list_changed`, undefined);
+    for (const kind of new Set([...names].map(kindOf))) holder.announce(`notifications/${kind}/list_changed`, undefined);
   }
 }

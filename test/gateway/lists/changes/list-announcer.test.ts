@@ -67,6 +67,18 @@ test('a list that was answered meanwhile is announced to groups only', async (t)
   assert.deepEqual(kindsOf(third), ['tools']);
 });
 
+test('a client that has read one of the two lists of resources hears of the other', async (t) => {
+  const { at, announcer, pass } = announcing(t);
+  const [one, both] = [at.session(), at.session()];
+  for (const { session } of [one, both]) {
+    announcer.add(session, ['resources']);
+    announcer.onListed(session, 'resources');
+  }
+  announcer.onListed(both.session, 'resourceTemplates');
+  await pass(COALESCE_MS);
+  assert.deepEqual([kindsOf(one), kindsOf(both)], [['resources'], []]);
+});
+
 test('a client that waits for a list hears of the change after it', async (t) => {
   const { at, announcer, pass } = announcing(t);
   const client = at.session();
