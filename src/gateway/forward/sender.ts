@@ -39,6 +39,8 @@ export class Sender {
     const progress = progressToken !== undefined && method === request.method;
     const dialect = UPSTREAM_DIALECTS[link.era];
     const span = exchange.span?.child('client', nameOf(method));
+    // Taken before the end: a task keeps its call, which must not keep the arguments.
+    const names = span === undefined ? {} : namesIn(method, params);
     let id: string | undefined;
     const call = link.connection.call(method, params, {
       timeoutMs: silentMs ?? (method === 'tools/call' ? toolMs : callMs),
@@ -60,7 +62,6 @@ export class Sender {
         const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
         this.#metrics.recordUpstreamRequest(upstream.id, operation, durationMs / 1000);
         if (span === undefined) return;
-        const names = namesIn(method, params);
         span.end(endOfOperation({ ...operation, ...names, id, answer, upstream: upstream.id }));
       },
     });

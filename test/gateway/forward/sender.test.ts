@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { Sender, type SendOptions } from '../../../src/gateway/forward/sender.ts';
 import { RawObject } from '../../../src/json/json.ts';
@@ -7,6 +8,7 @@ import type { Answer } from '../../../src/protocol/jsonrpc.ts';
 import { GatewayParts } from '../../support/gateway-parts.ts';
 import { memoryUpstream, result, type Script } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
+import { collect } from '../../support/used-bytes.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const PARAMS = RawObject.of({ name: 'echo' });
@@ -135,4 +137,17 @@ test('a cancellation of the exchange reaches its call, in the way that the call 
   const [peer] = memory.peers;
   const isCancelled = () => peer?.received.filter((one) => 'method' in one && one.method === 'notifications/cancelled');
   await memory.until(() => (isCancelled()?.length === 1 && memory.requests('tools/call').length === 2) || undefined);
+});
+
+test('an exchange that is kept after its answer, as that of a task, keeps no arguments', TIMEOUT, async () => {
+  const { at, begin } = await sending((peer, request) => peer.send(result(request, { content: [] })));
+  await using _ = at;
+  let params: RawObject | undefined = RawObject.of({ name: 'echo', arguments: { text: 'x'.repeat(1_000) } });
+  const kept = new WeakRef(params);
+  const { exchange, call } = begin({ params });
+  params = undefined;
+  await call.answer;
+  await nextTurn();
+  collect();
+  assert.deepEqual([exchange.wasSent, kept.deref()], [true, undefined]);
 });

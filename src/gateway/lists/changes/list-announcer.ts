@@ -66,6 +66,7 @@ export class ListAnnouncer {
     this.#pending.delete(holder);
     if (names.size === 0 || holder.closed.aborted || !holder.wantsListChanges) return;
     this.#announcedMs.set(holder, performance.now());
-    for (const kind of new Set([...names].map(kindOf))) holder.announce(`notifications/${kind}/list_changed`, undefined);
+    for (const kind of new Set([...names].map(kindOf)))
+      holder.announce(`notifications/${kind}/list_changed`, undefined);
   }
 }
