@@ -5,7 +5,6 @@ import type { LimitName } from '../../../limits.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../../upstream/link/link.ts';
 import { resultWithin } from '../../../deadline.ts';
 import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connection-holder.ts';
-import { getOrMake } from '../../../map-entries.ts';
 import { ListingQueue } from './listing-queue.ts';
 import type { Offers } from '../offers.ts';
 import { PrivateOfferBudget } from './private-offer-budget.ts';
@@ -20,6 +19,14 @@ interface Outcome {
   readonly isOwn: boolean;
   /** True if lists differ from those that its clients have had. */
   readonly isChanged: boolean;
+}
+
+/** The last listing of a link. */
+interface Listed {
+  /** By capability key: the lists that its clients got, or undefined for those of all clients. */
+  readonly own: Map<string, Offer | undefined>;
+  /** True once it has ended without a failure. */
+  isComplete: boolean;
 }
 
 const AS_BEFORE: Outcome = { isOwn: false, isChanged: false };
@@ -42,8 +49,7 @@ export class PrivateLists {
   readonly #queue: ListingQueue;
   readonly #budget = new PrivateOfferBudget();
   readonly #listings = new RepeatedListings((link, onBegin) => this.#listOnce(link, onBegin));
-  /** The capabilities for which a link was listed since its last change. */
-  readonly #listed = new WeakMap<Link, Set<string>>();
+  readonly #listed = new WeakMap<Link, Listed>();
   #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
@@ -60,9 +66,10 @@ export class PrivateLists {
   onJoined(link: Link, holder: ConnectionHolder): void {
     const { upstream } = link;
     const { capabilityKey } = holder;
-    if (!this.#budget.hasOffers(link) || holder.ownOffers.has(upstream)) return;
-    if (this.#listed.get(link)?.has(capabilityKey) !== true) this.onChanged(link);
-    const own = this.#budget.offerOf(link, capabilityKey);
+    const listed = this.#listed.get(link);
+    if (listed === undefined || holder.ownOffers.has(upstream)) return;
+    if (listed.isComplete && !listed.own.has(capabilityKey)) this.onChanged(link);
+    const own = listed.own.get(capabilityKey) ?? this.#budget.offerOf(link, capabilityKey);
     if (own === undefined) return;
     holder.ownOffers.set(upstream, own);
     this.#parts.refreshCatalog(holder);
@@ -88,14 +95,18 @@ export class PrivateLists {
     }
   }
 
-  /** Lists a link for each set of capabilities of its users. */
+  /** Lists a link for each set of capabilities of its users, also of those that join meanwhile. */
   async #list(link: Link): Promise<Outcome> {
-    this.#listed.delete(link);
+    const listed: Listed = { own: new Map(), isComplete: false };
+    this.#listed.set(link, listed);
     let all = AS_BEFORE;
-    for (const features of distinctFeatures(link.users)) {
-      const one = await this.#listFor(link, features);
+    const unlisted = () => [...link.users].find(({ capabilityKey }) => !listed.own.has(capabilityKey));
+    for (let user = unlisted(); user !== undefined; user = unlisted()) {
+      listed.own.set(user.capabilityKey, undefined);
+      const one = await this.#listFor(link, user, listed);
       all = { isOwn: all.isOwn || one.isOwn, isChanged: all.isChanged || one.isChanged };
     }
+    listed.isComplete = true;
     return all;
   }
 
@@ -106,7 +117,8 @@ export class PrivateLists {
   }
 
   /** Lists a link for one set of capabilities: a modern connection serves clients of different capabilities. */
-  async #listFor(link: Link, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<Outcome> {
+  async #listFor(link: Link, features: ClientFeatures, listed: Listed): Promise<Outcome> {
+    const { clientCapabilities, capabilityKey } = features;
     const { upstreams, offers, log } = this.#parts;
     const { upstream, era, audience } = link;
     const commonOffer = () => offers.offerIn(upstream, { era, capabilityKey, audience });
@@ -132,7 +144,7 @@ export class PrivateLists {
     if (isOwn) offers.expire(upstream, era, audience);
     const own = isOwn ? this.#keep(link, capabilityKey, offer) : undefined;
     if (!isOwn) this.#budget.remove(link, capabilityKey);
-    getOrMake(this.#listed, link, () => new Set()).add(capabilityKey);
+    listed.own.set(capabilityKey, own);
     offers.setOwn(upstream, this.#budget.offersOf(upstream));
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;
@@ -185,9 +197,4 @@ export class PrivateLists {
       if (holder.ownOffers.delete(upstream)) this.#parts.refreshCatalog(holder);
     }
   }
-}
-
-/** Returns one holder for each set of capabilities. */
-function distinctFeatures(holders: Iterable<ConnectionHolder>): Iterable<ClientFeatures> {
-  return new Map([...holders].map((holder) => [holder.capabilityKey, holder])).values();
 }

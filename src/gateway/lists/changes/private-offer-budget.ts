@@ -65,10 +65,6 @@ export class PrivateOfferBudget {
     return keys.length > 0;
   }
 
-  hasOffers(owner: Owner): boolean {
-    return this.#owned.has(owner);
-  }
-
   /** Returns the offer of a connection for clients with these capabilities, if it is counted. */
   offerOf(owner: Owner, capabilityKey: string): Offer | undefined {
     return this.#owned.get(owner)?.get(capabilityKey);

@@ -328,7 +328,7 @@ test('the end of a session during a listing is not logged as a failure', TIMEOUT
 });
 
 /** An upstream whose tool `enable` adds one of the tools `extra1` and `extra2` on its connection. */
-function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
+function enabling(era: 'legacy' | 'modern', gate?: Gate): MemoryUpstream {
   const enabled = new Map<Peer, readonly string[]>();
   const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
   const listens = new Map<Peer, object>();
@@ -336,6 +336,7 @@ function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
     peer.send(JSON.stringify({ jsonrpc: '2.0', method, params: { ...params, _meta: listens.get(peer) } }));
   return memoryUpstream({
     isRaw: era === 'modern',
+    ...(gate === undefined ? {} : { hold: () => gate.hold('up') }),
     listsOf: (peer) => ({
       tools: ['enable', 'ping', ...(enabled.get(peer) ?? [])].map((name) => ({ ...TOOL, name })),
     }),
@@ -351,6 +352,7 @@ function enabling(era: 'legacy' | 'modern'): MemoryUpstream {
       }
       peer.send(result(request, { ...complete, content: [] }));
       if (request.params?.string('name') !== 'enable') return;
+      gate?.shut();
       enabled.set(peer, enabled.has(peer) ? ['extra1', 'extra2'] : ['extra1']);
       notify(peer, LIST_CHANGED);
     },
@@ -403,4 +405,17 @@ test('clients that join get lists of a change at which nobody had their capabili
   const joining = await gateway.connect({ capabilities });
   await joining.result('tools/call', toolCall('up__ping'));
   await waitUntil(async () => namesIn(await joining.result('tools/list')).includes('up__extra2'));
+});
+
+test('clients of other capabilities that join during a listing are listed after it', TIMEOUT, async () => {
+  const gate = new Gate();
+  const memory = enabling('modern', gate);
+  await using gateway = await testCore({ up: { memory, era: 'modern', isolation: 'principal' } });
+  const [first, second] = [await gateway.connect(), await gateway.connect({ capabilities: { elicitation: {} } })];
+  await second.result('tools/list');
+  await first.result('tools/call', toolCall('up__enable'));
+  await gate.until(() => gate.count('up') > 0);
+  await second.result('tools/call', toolCall('up__ping'));
+  gate.open();
+  await waitUntil(async () => namesIn(await second.result('tools/list')).includes('up__extra1'));
 });
