@@ -148,11 +148,15 @@ export class WrapperCommands {
 function outputOf(child: ChildProcess, stderr: StderrLog, until: 'printed' | 'closed'): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let output = '';
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+  const onText = (text: string) => {
     output += text;
     const isPrinted = until === 'printed' && output.includes(`${PRINTER_END}\0`);
-    if (isPrinted || output.length > LIMITS.npxOutputChars) resolve(output);
-  });
+    if (!isPrinted && output.length <= LIMITS.npxOutputChars) return;
+    resolve(output);
+    // It may go on for some seconds, and nobody reads that.
+    child.stdout?.off('data', onText).resume();
+  };
+  child.stdout?.setEncoding('utf8').on('data', onText);
   child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
   child.once('error', reject);
   child.once('close', () => resolve(output));
