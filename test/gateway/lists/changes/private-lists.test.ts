@@ -419,3 +419,18 @@ test('clients of other capabilities that join during a listing are listed after 
   gate.open();
   await waitUntil(async () => namesIn(await second.result('tools/list')).includes('up__extra1'));
 });
+
+test('a change that a connection without users reports is read for who joins it', TIMEOUT, async () => {
+  const names = ['enable', 'ping'];
+  const memory = memoryUpstream({ listsOf: () => ({ tools: names.map((name) => ({ ...TOOL, name })) }) });
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const first = await gateway.connect();
+  await first.result('tools/call', toolCall('up__ping'));
+  const peer = memory.peers.find(({ received }) => received.some(isCall));
+  await gateway.core.gateway.endSession(first.session);
+  names.push('extra1');
+  peer?.send(STORM);
+  const joining = await gateway.connect();
+  await joining.result('tools/call', toolCall('up__ping'));
+  await waitUntil(async () => namesIn(await joining.result('tools/list')).includes('up__extra1'));
+});
