@@ -37,8 +37,8 @@ interface ParkedCall {
   /** The final answer in the client's revision. Never rejects. */
   readonly work: Promise<Answer>;
   round: number;
-  /** The answer after each answered round, so that a repeated retry gets the same one. */
-  readonly outcomes: Map<number, Promise<Answer>>;
+  /** The last answered round, and what followed it, so that a repeated retry gets the same answer. */
+  answered: { readonly round: number; readonly outcome: Promise<Answer> } | undefined;
   /** True if the client did not retry in time, so that its questions were cancelled. */
   isAbandoned: boolean;
   /** The time when the call expires; monotonic ms. Infinite while a request of the client waits for it. */
@@ -151,7 +151,7 @@ export class ParkedCalls {
       rounds,
       work: this.#parts.outcomes === undefined ? work : this.#stored(id, exchange, work),
       round: 0,
-      outcomes: new Map(),
+      answered: undefined,
       isAbandoned: false,
       dueMs: Infinity,
       sweepCount: 0,
@@ -159,9 +159,14 @@ export class ParkedCalls {
     };
     this.#calls.set(call.id, call);
     this.#parts.gauge.add();
-    this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref();
+    this.#startSweeping();
     void call.work.then((answer) => this.#onEnd(call, answer));
     return await this.#park(call);
+  }
+
+  /** A function of its own: the timer keeps what is in scope here. */
+  #startSweeping(): void {
+    this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
 
   /** Takes a place among the parked calls of the principal, in all processes, and of the upstream. Returns the refusal if there is none. */
@@ -194,8 +199,8 @@ export class ParkedCalls {
   }
 
   /**
-   * Continues a parked call with the responses of a retry. A repeated retry of the same round gets the same answer. Returns undefined if the call has
-   * ended; see {@link endOf}.
+   * Continues a parked call with the responses of a retry. A repeated retry of the last answered round gets the same answer. Returns undefined if the
+   * call has ended; see {@link endOf}.
    *
    * @throws {GatewayError} `invalid-state`; `outcome-unknown` if this process stops; `invalid-params` if a response is not a valid answer.
    *   Then the call stays parked, and the same `requestState` accepts corrected responses.
@@ -204,10 +209,13 @@ export class ParkedCalls {
     const call = this.#calls.get(state.park);
     if (call === undefined) return undefined;
     if (call.isAbandoned) throw callIsOver();
-    const known = call.outcomes.get(state.round);
-    if (known !== undefined) {
+    if (state.round === call.answered?.round) {
       if (state.round === call.round) attach(call.exchange, call.rounds);
-      return known;
+      return call.answered.outcome;
+    }
+    if (state.round !== call.round) {
+      const message = 'the questions of this state and later ones are answered; continue with the last state';
+      throw new GatewayError('invalid-state', { message });
     }
     call.rounds.assertValid(responses, call.upstream, 'call');
     call.wait?.end(endOfStep(call.upstream));
@@ -215,7 +223,7 @@ export class ParkedCalls {
     call.dueMs = Infinity;
     call.rounds.answer(responses);
     const outcome = this.#next(call);
-    call.outcomes.set(state.round, outcome);
+    call.answered = { round: state.round, outcome };
     return outcome;
   }
 

@@ -270,6 +270,30 @@ test('a question asked during a round is part of the next round', TIMEOUT, async
   assert.deepEqual(answersIn(await third.reply), { nonce: 'n', answers: { a: [accepted('A')], b: [accepted('B')] } });
 });
 
+//
+test('a retry of the last answered round gets its answer, and one before it is refused', TIMEOUT, async () => {
+  const { memory, ask, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  const retryOf = ({ requestState, inputRequests }: ReturnType<typeof inputRequiredIn>) =>
+    call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'A') }).reply;
+  ask('n', 'a', 'elicitation/create', formOf('a'));
+  const one = inputRequiredIn(await first.reply);
+  const toSecond = retryOf(one);
+  await memory.until(() => at('n').answers.has('a') || undefined);
+  ask('n', 'b', 'elicitation/create', formOf('b'));
+  const two = inputRequiredIn(await toSecond);
+  assert.deepEqual(inputRequiredIn(await retryOf(one)), two);
+  const toThird = retryOf(two);
+  await memory.until(() => at('n').answers.has('b') || undefined);
+  ask('n', 'c', 'elicitation/create', formOf('c'));
+  const three = inputRequiredIn(await toThird);
+  assert.deepEqual(inputRequiredIn(await retryOf(two)), three);
+  assert.match(JSON.stringify(await retryOf(one)), /"invalid-state"/);
+  assert.match(JSON.stringify(await retryOf(one)), /continue with the last state/);
+});
+
 //
 suite('a call that waits for its client', () => {
   test('unanswered questions are asked again, and unknown responses are ignored', TIMEOUT, async () => {
