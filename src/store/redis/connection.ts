@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisConfig } from '../../config/values/config.ts';
-import { resultOrLate } from '../../deadline.ts';
+import { resultOrLate, settlesWithin } from '../../deadline.ts';
 import { GatewayError, StartError } from '../../errors.ts';
 import { Breaker } from './breaker.ts';
 import { type ChannelListener, type SubscriptionClient, Subscriptions } from './subscriptions.ts';
@@ -119,8 +119,8 @@ export class RedisConnection implements AsyncDisposable {
   async #connect({ target }: RedisConfig, startMs: number): Promise<void> {
     const { commands, subscriptions } = this.#clients;
     this.bePatient(startMs);
-    // Later attempts are made by the client itself.
-    await Promise.all([commands, subscriptions].map((client) => client.connect().catch(() => undefined)));
+    // Later attempts are made by the client itself. That of a cluster whose nodes cannot be reached never ends this one.
+    await settlesWithin(Promise.allSettled([commands.connect(), subscriptions.connect()]), startMs);
     try {
       await this.#patiently(() => commands.call('PING', []));
     } catch (thrown) {

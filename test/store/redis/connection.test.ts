@@ -179,6 +179,15 @@ test('in a cluster messages are missed when the channels move to another connect
   assert.equal(missed, 1);
 });
 
+test('a start with a cluster whose nodes announce an unreachable address ends', OPTIONS, async () => {
+  const options = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.9', '--cluster-announce-port', '1'];
+  await using server = await RedisServer.start(...options);
+  const config = redisConfig(`redis+cluster://127.0.0.1:${server.port}`);
+  // The time is the subject.
+  const opening = RedisConnection.open(config, { onCommandFailed: () => undefined }, { startMs: 500, commandMs: 200 });
+  await assert.rejects(opening, { name: 'StartError', message: /^Redis cannot be used at 127\.0\.0\.1:\d+ \(gateway/ });
+});
+
 test('a connection that is lost again while its channels are restored ends nothing', OPTIONS, async () => {
   await using relay = await TcpRelay.open((await redis).port);
   const config = redisConfig(`redis://127.0.0.1:${relay.port}`);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NEXT_SERIAL } from '../../../src/store/redis/scripts/session-scripts.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
-import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { openRedis, redisConfig, RedisServer, sharedRedis, startCluster } from '../../support/redis.ts';
 import { TcpRelay } from '../../support/tcp-relay.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -54,6 +54,17 @@ test('a clock that differs by more than 30 s is refused', OPTIONS, async () => {
     await assert.rejects(checkRedis(connection, keys, shifted), { name: 'StartError', message: words });
   }
   await checkRedis(connection, keys, () => Date.now() + 20_000);
+});
+
+test('the documented rights are enough in a cluster', OPTIONS, async () => {
+  await using cluster = await startCluster();
+  for (const { url } of cluster.nodes) {
+    const { connection } = await openRedis(redisConfig(url));
+    await connection.command('ACL', 'SETUSER', 'linkspan', 'on', '>pw', ...RULES, '+cluster|slots', '+cluster|info');
+  }
+  const url = cluster.url.replace('://', '://linkspan:pw@');
+  const { connection, keys } = await openRedis(redisConfig(url, { prefix: 'linkspan' }));
+  await checkRedis(connection, keys, now);
 });
 
 test('the documented rights are enough, and a missing one is named', OPTIONS, async () => {
