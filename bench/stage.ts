@@ -146,8 +146,10 @@ export class Stage implements AsyncDisposable {
     const { upstream, client, speaks = LEGACY } = this.#scenario;
     const isModern = client !== LEGACY || speaks !== LEGACY;
     return this.#options.subjects.filter(
-      ({ serves, isLegacyOnly, staysLegacy }) =>
-        serves.includes(upstream.kind) && !(isModern ? isLegacyOnly : staysLegacy),
+      ({ serves, onlyRelays, isLegacyOnly, staysLegacy }) =>
+        serves.includes(upstream.kind) &&
+        !(isModern ? isLegacyOnly : staysLegacy) &&
+        !(client !== speaks && onlyRelays === true),
     );
   }
 

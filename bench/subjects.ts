@@ -38,6 +38,8 @@ export interface Subject {
   readonly title: string;
   /** True if the subject takes part only when the command line names it. */
   readonly onRequest?: true;
+  /** True if the subject passes messages on as they are, so that client and upstream need one revision. */
+  readonly onlyRelays?: true;
   /** True if the subject does not support 2026-07-28. */
   readonly isLegacyOnly?: true;
   /**
@@ -169,7 +171,14 @@ export function gatewayOf(id: string, checkout: string): Subject {
 }
 
 export const SUBJECTS: readonly Subject[] = [
-  { id: 'nginx', title: 'nginx as a plain proxy', serves: ['http'], toolPrefix: '', start: startNginx },
+  {
+    id: 'nginx',
+    title: 'nginx as a plain proxy',
+    onlyRelays: true,
+    serves: ['http'],
+    toolPrefix: '',
+    start: startNginx,
+  },
   {
     id: 'bare',
     title: 'bare prototype',
