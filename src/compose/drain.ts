@@ -70,7 +70,7 @@ export async function drain({ core, edge, replicas, isStopOfAll, log }: DrainPar
   }
   const restMs = Math.max(RETIRE_MS, DRAIN_MS - (performance.now() - beganMs));
   // Requests that are passed on may be under way, also to a process that leaves at the same time.
-  if (hasOthers) await edge.retire(restMs);
+  if (hasOthers) await edge.retire(restMs, () => !hasSuccessor());
   // Clients may still read answers of calls that have ended.
   else await edge.finish(restMs);
 }

@@ -30,7 +30,7 @@ import { CLIENT_PORT, type HandlerOf, MovablePort, OPERATOR_PORT, type PortChang
  * changed follow them.
  */
 const OVER_SWEEP_MS = 1_000;
-/** The interval at which a process that accepts no more connections ends streams that it passes on. */
+/** The interval at which a process that accepts no more connections ends streams on which no answer is due. */
 const END_STREAMS_MS = 250;
 
 export interface EdgeParts {
@@ -265,12 +265,20 @@ export class Edge {
     return this.#endpoints.mcp.forwarded.answeringCount;
   }
 
-  /** Accepts no more connections, and closes each open one after its response, at the latest after `drainMs`. */
-  async retire(drainMs: number): Promise<void> {
-    const { mcp } = this.#endpoints;
-    mcp.endPassedOnStreams();
+  /**
+   * Accepts no more connections, and closes each open one after its response, at the latest after `drainMs`.
+   *
+   * @param isForRestart returns whether clients can come back only after the next start.
+   */
+  async retire(drainMs: number, isForRestart: () => boolean): Promise<void> {
+    const endStreams = () => {
+      this.#endpoints.mcp.endPassedOnStreams();
+      // Clients may have resumed theirs since the drain began.
+      this.#endpoints.drain(isForRestart());
+    };
+    endStreams();
     // One that was about to be opened ends in a later round.
-    const ending = setInterval(() => mcp.endPassedOnStreams(), END_STREAMS_MS);
+    const ending = setInterval(endStreams, END_STREAMS_MS);
     try {
       await this.#clients.listener.retire(drainMs);
     } finally {

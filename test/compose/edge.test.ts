@@ -485,6 +485,23 @@ test('a stream that no other process can take ends after the calls in flight', T
   }
 });
 
+test('a stream that was resumed during the end of all processes ends with them', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open();
+  try {
+    const session = await initialize(`${edge.origin}/mcp`);
+    const opened = await getEvents(`${edge.origin}/mcp`, session);
+    edge.drain(true, true);
+    const { lastId } = await opened.ended();
+    const resumed = await getEvents(`${edge.origin}/mcp`, session, { 'last-event-id': lastId });
+    assert.equal(resumed.status, 200);
+    await Promise.all([edge.retire(PATIENCE_MS, () => true), resumed.ended()]);
+    assert.ok(resumed.retryMs !== undefined && resumed.retryMs >= 2_000, String(resumed.retryMs));
+  } finally {
+    await edge.close();
+  }
+});
+
 /** Opens a stream of 2024-11-05 with a call that its upstream has not answered. */
 async function openBusyStream(edge: Edge, memory: MemoryUpstream) {
   const sse = await getEvents(`${edge.origin}/sse`, undefined);
