@@ -271,14 +271,14 @@ export class Edge {
    * @param isForRestart returns whether clients can come back only after the next start.
    */
   async retire(drainMs: number, isForRestart: () => boolean): Promise<void> {
-    const endStreams = () => {
-      this.#endpoints.mcp.endPassedOnStreams();
-      // Clients may have resumed theirs since the drain began.
-      this.#endpoints.drain(isForRestart());
-    };
+    // Clients may have resumed theirs since the drain began.
+    const endStreams = () => this.#endpoints.drain(isForRestart());
     endStreams();
-    // One that was about to be opened ends in a later round.
-    const ending = setInterval(endStreams, END_STREAMS_MS);
+    // One that was about to be opened ends in a later round, and so does one whose process has not ended it by then.
+    const ending = setInterval(() => {
+      endStreams();
+      this.#endpoints.mcp.endPassedOnStreams();
+    }, END_STREAMS_MS);
     try {
       await this.#clients.listener.retire(drainMs);
     } finally {

@@ -167,12 +167,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     this.#isDraining = true;
     this.streams.endListens(() => true);
     for (const listen of this.forwarded.listens) listen.close();
-    this.endPassedOnStreams();
   }
 
   /** Ends the streams on which no answer is due, and refuses new requests. */
   drain(isForRestart = false): void {
     this.refuseNew();
+    // If all processes end, so does the one with the stream, and it alone can name a delay without splitting an event.
+    if (!isForRestart) this.endPassedOnStreams();
     this.streams.drain(isForRestart);
   }
 

@@ -110,7 +110,7 @@ export interface Edge extends AsyncDisposable {
   readonly port: number;
   readonly front: HonestFront;
   readonly metrics: Metrics;
-  drain(): void;
+  drain(isForRestart?: boolean): void;
   /** Applies the limits of another config to the endpoints. */
   setConfig(overrides: Overrides): void;
 }
@@ -136,7 +136,7 @@ export async function startEdge(
     port: Number(new URL(listener.origin).port),
     front,
     metrics,
-    drain: () => endpoints.drain(),
+    drain: (isForRestart) => endpoints.drain(isForRestart),
     setConfig: (next) => endpoints.setConfig(configWith(next)),
     [Symbol.asyncDispose]: () => listener.close(),
   };

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import type { ClientRequest } from '../../src/gateway/front/client-http.ts';
 import type { Owner } from '../../src/gateway/front/front.ts';
 import { waitUntil } from '../support/wait-until.ts';
-import { BOTH, initialize, post, responseTo, rpc, send } from './client.ts';
+import { BOTH, getEvents, initialize, post, responseTo, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 import { HonestSession } from './honest-front.ts';
 
@@ -136,6 +136,19 @@ test('streams that are passed on end when a replica leaves, requests do not', BO
   await ended;
   there.front.release('gate');
   assert.equal((await waiting).status, 200, 'a request that was passed on is answered');
+});
+
+test('if all processes end, a stream that is passed on ends with a delay', BOUNDED, async () => {
+  await using there = await startEdge();
+  await using here = await startEdge();
+  const id = await initialize(`${there.url}/mcp`, '2025-06-18');
+  here.front.elsewhere.set(id, processOf(there).owner);
+  const stream = await getEvents(`${here.url}/mcp`, id);
+  here.drain(true);
+  there.drain(true);
+  await stream.ended();
+  // Without one, many clients try again too soon, and then never.
+  assert.ok(stream.retryMs !== undefined && stream.retryMs >= 2_000, String(stream.retryMs));
 });
 
 /** Returns the process of this edge as another one reaches it. It keeps the bodies that were read before. */
