@@ -169,7 +169,7 @@ export class UpstreamPost implements WireHandler {
       case 'json':
       case 'refusal':
         if (this.#body === undefined) return;
-        if (this.#body.bytes + chunk.length > this.#handler.options.messageBytes) this.#overflow();
+        if (this.#body.bytes + chunk.length > this.#handler.options.messageBytes) this.#endUnread();
         else this.#body.add(chunk);
         this.#count(this.#body.bytes);
         return;
@@ -196,7 +196,8 @@ export class UpstreamPost implements WireHandler {
         return;
       case 'refusal': {
         const refused = this.#refused;
-        const body = this.#body?.text();
+        const body = this.#answerText();
+        if (body === undefined) return;
         const controller = this.#controller;
         this.#controller = undefined;
         this.#end(() => {
@@ -251,9 +252,10 @@ export class UpstreamPost implements WireHandler {
     // The body of a 401 or 403 is about our credentials, so it is not forwarded.
     const isAnswer = isJson && status >= 400 && status !== 401 && status !== 403;
     this.#isTextRefusal = !isAnswer && (isJson || isPlain) && SESSION_REFUSALS.has(status);
-    if ((isAnswer || this.#isTextRefusal) && compressionOf(headers) === undefined) {
+    const body = new ResponseBody(headers['content-length'], compressionOf(headers));
+    if ((isAnswer || this.#isTextRefusal) && body.isReadable) {
       this.#refused = refused;
-      this.#body = new ResponseBody(headers['content-length']);
+      this.#body = body;
       this.#stage = 'refusal';
     } else {
       this.#end(() => this.#handler.onRefused(this, refused));
@@ -272,13 +274,13 @@ export class UpstreamPost implements WireHandler {
     this.#handler.onText(this, text);
   }
 
-  /** Returns the text of the body. Fails the POST and returns undefined if the body is compressed, and cannot be read. */
+  /** Returns the text of the body. Ends the POST and returns undefined if the body is compressed, and cannot be read. */
   #answerText(): string | undefined {
     if (this.#body?.isCompressed !== true) return this.#body?.text() ?? '';
     try {
       return this.#body.decompressedText(this.#handler.options.messageBytes);
     } catch (thrown) {
-      if (isCode(thrown, 'ERR_BUFFER_TOO_LARGE')) this.#overflow();
+      if (this.#refused !== undefined || isCode(thrown, 'ERR_BUFFER_TOO_LARGE')) this.#endUnread();
       else this.fail(this.#protocolError('compressed its answer unasked, and it cannot be read'));
       return undefined;
     }
@@ -316,7 +318,8 @@ export class UpstreamPost implements WireHandler {
     }
   }
 
-  #overflow(): void {
+  /** Ends the POST, whose body is too large. A refusal counts as one without a body then, also if it cannot be read. */
+  #endUnread(): void {
     const refused = this.#refused;
     if (refused !== undefined) {
       this.#end(() => this.#handler.onRefused(this, refused));

@@ -326,6 +326,37 @@ for (const { what, type, coding, body } of refusedCompressions) {
   });
 }
 
+for (const status of [400, 404, 500]) {
+  test(`a JSON-RPC error with HTTP ${status} is the answer, also compressed`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      if (greeted(request, response)) return;
+      const text = JSON.stringify({ jsonrpc: '2.0', id: request.id, error: { code: -32002, message: 'no order 17' } });
+      response.writeHead(status, { 'content-type': 'application/json', 'content-encoding': 'gzip' });
+      response.end(gzipSync(text));
+    });
+    await using peer = await connect(server.url);
+    await peer.greet();
+    peer.request(2);
+    const answer = await peer.answer(2);
+    assert.equal(answer.kind === 'error' && answer.error.message, 'no order 17');
+  });
+}
+
+for (const { what, coding, body } of [
+  { what: 'text that is not compressed', coding: 'gzip', body: '{"jsonrpc":"2.0"}' },
+  { what: 'a coding that is unknown', coding: 'zstd', body: '{"jsonrpc":"2.0"}' },
+  { what: 'one too large', coding: 'gzip', body: gzipSync(JSON.stringify('x'.repeat(1_000_000))) },
+]) {
+  test(`a refusal with a compressed body is one without a body: ${what}`, LIMIT, async () => {
+    await using server = await serve((_request, response) => {
+      response.writeHead(500, { 'content-type': 'application/json', 'content-encoding': coding }).end(body);
+    });
+    await using peer = await connect(server.url);
+    peer.request(2);
+    assert.match((await peer.failure(2)).message, /answered HTTP 500$/);
+  });
+}
+
 test('an answer that is too large once it is decompressed is refused', LIMIT, async () => {
   await using server = await serve((_request, response) => {
     const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
