@@ -121,8 +121,11 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   setLeft(isLeft: boolean): void {
     this.#isLeft = isLeft;
+    if (!isLeft) return;
     // Many servers allow one such stream for each session.
-    if (isLeft) this.#serverStream?.close();
+    this.#serverStream?.close();
+    const event = 'accepted the request with HTTP 202, and another process has its stream for the answer now';
+    this.#posts.failElsewhere(upstreamError('upstream-lost', this.options.upstream, event));
   }
 
   pause(forMs: number, about: number | undefined): void {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { connect, event, greeted, result, serve, stream, type Upstream } from '../../fixtures/servers/http-harness.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const LIMIT = { timeout: 120_000 };
 
@@ -86,6 +87,19 @@ test('a request accepted with 202 fails when the GET stream that it needs is ref
   await using peer = await connect(server.url);
   await peer.greet('2025-06-18');
   peer.request(2, 'tools/call');
+  const error = await peer.failure(2);
+  assert.deepEqual([error.code, error.row.executed], ['upstream-lost', 'unknown']);
+});
+
+test('a request accepted with 202 fails when its session is left to another process', LIMIT, async () => {
+  await using server = await serveStreams((_id, response) => response.writeHead(202, { 'set-cookie': 'a=1' }).end());
+  await using peer = await connect(server.url);
+  await peer.greet('2025-06-18');
+  await server.received.find(({ method }) => method === 'GET');
+  peer.request(2, 'tools/call');
+  // Shows that the response has arrived.
+  await waitUntil(() => peer.transport.session?.cookies.length === 1);
+  peer.transport.setLeft?.(true);
   const error = await peer.failure(2);
   assert.deepEqual([error.code, error.row.executed], ['upstream-lost', 'unknown']);
 });
