@@ -76,14 +76,21 @@ function upstreamSettings(
   return [...given, ...defaults];
 }
 
-/** Returns a value with only those members of its maps that a JSON Schema describes. Others may hold secrets of any name. */
+/**
+ * Returns a value with only those members of its maps that a JSON Schema describes. Others may hold secrets of any name, and so may a
+ * text in the place of a map or list.
+ */
 function knownPart(value: Data, schema: unknown): Data {
   const forms = formsOf(schema);
   if (isList(value)) {
     const anyOf = forms.map(({ items }) => items);
     return value.map((item) => knownPart(item, { anyOf }));
   }
-  if (!isRecord(value)) return value;
+  if (!isRecord(value)) {
+    const types = forms.flatMap(({ type }) => type ?? []);
+    const isOfMap = types.length > 0 && types.every((type) => type === 'object' || type === 'array');
+    return isOfMap && value !== null ? REDACTED : value;
+  }
   const known = Object.entries(value).flatMap(([key, member]): [string, Data][] => {
     const anyOf = forms.flatMap(({ properties, additionalProperties: free }) => {
       if (isRecord(properties) && Object.hasOwn(properties, key)) return [properties[key]];

@@ -111,7 +111,7 @@ function explain(
     : (HINTS.get(message)?.(value) ?? nearest(message, value));
   // The value stands before the advice, which may end in a command.
   const [fault = '', ...advice] = message.split('; ');
-  const got = shown(path, value);
+  const got = shown(path, value, isOfMap(issue));
   const found = got === 'text' && advice.length > 0 ? fault : `${fault}, got ${got}${didYouMean(hint)}`;
   return [document.problem(path, [found, ...advice].join('; '))];
 }
@@ -140,12 +140,26 @@ function typeName(expected: string): string {
   return expected === 'array' ? 'a list' : expected;
 }
 
-/** Returns a value as the file has it, or its type if it may be secret. Such a value is not shown, not even unexpanded. */
-function shown(path: Path, value: Data): string {
+/** Returns whether a problem is about a value for which the schema has only maps and lists. */
+function isOfMap(issue: z.core.$ZodIssue): boolean {
+  if (issue.code === 'invalid_union') return issue.errors.every((form) => form.some(isOfMap));
+  return issue.code === 'invalid_type' && /^(?:object|record|array)$/.test(issue.expected);
+}
+
+/** A URL with a user name, and perhaps a password. */
+const CREDENTIALS = /:\/\/[^/?#]*@/;
+
+/**
+ * Returns a value as the file has it, or its type if it may be secret. Such a value is not shown, not even unexpanded.
+ *
+ * @param ofMap whether a map or a list belongs there. People write the secret itself in its place.
+ */
+function shown(path: Path, value: Data, ofMap: boolean): string {
   if (value === null) return 'nothing';
   if (isList(value)) return 'a list';
   if (isRecord(value)) return 'a map';
-  if (path.some((step) => typeof step === 'string' && SECRET_FIELDS.has(step))) {
+  const isSecret = path.some((step) => typeof step === 'string' && SECRET_FIELDS.has(step));
+  if (ofMap || isSecret || CREDENTIALS.test(String(value))) {
     return typeof value === 'string' ? 'text' : `a ${typeof value}`;
   }
   const text = JSON.stringify(value);

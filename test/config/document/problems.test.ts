@@ -4,6 +4,11 @@ import { test } from 'node:test';
 
 import * as fc from '../../support/fast-check.ts';
 
+import { z } from 'zod';
+
+import { gatewaySchema } from '../../../src/config/schema/gateway-schema.ts';
+import { upstreamSchema } from '../../../src/config/schema/upstream-schema.ts';
+import { isRecord } from '../../../src/json/record.ts';
 import { loadText, problemsOf } from '../../support/config-file.ts';
 import { shortened } from '../../support/test-name.ts';
 
@@ -144,6 +149,50 @@ const cases = [
 for (const { text, problem } of cases) {
   test(shortened(problem, 75), async () => assert.deepEqual(await problemsOf(text), [problem]));
 }
+
+const SECRET = 'ghp_canary';
+
+/** Returns the secret in the place of each map and list of a JSON Schema: one value for each place. */
+function inPlaceOfMaps(schema: unknown): unknown[] {
+  if (!isRecord(schema)) return [];
+  const { type, anyOf, properties, items, additionalProperties: members } = schema;
+  if (Array.isArray(anyOf)) {
+    const values = anyOf.map(inPlaceOfMaps);
+    const hasText = values.some((inForm) => !inForm.includes(SECRET));
+    return values.flat().filter((value) => !hasText || value !== SECRET);
+  }
+  const inside = Object.entries(isRecord(properties) ? properties : {}).flatMap(([name, member]) =>
+    inPlaceOfMaps(member).map((value) => ({ [name]: value })),
+  );
+  const inMap = inPlaceOfMaps(members).map((value) => ({ name: value }));
+  const inList = inPlaceOfMaps(items).map((value) => [value]);
+  return [...(type === 'object' || type === 'array' ? [SECRET] : []), ...inside, ...inMap, ...inList];
+}
+
+test('no message or setting shows a secret that stands in the place of a map or list', async () => {
+  const places = (schema: z.ZodType) => {
+    const { $defs, ...whole } = z.toJSONSchema(schema, { io: 'input' });
+    return inPlaceOfMaps($defs?.['upstream'] ?? whole);
+  };
+  const upstreams = places(upstreamSchema).map((a) => ({ mcpServers: { a, b: { command: 'x' } } }));
+  const gateways = places(gatewaySchema).map((gateway) => ({ mcpServers: { b: { command: 'x' } }, gateway }));
+  assert.ok(upstreams.length > 25 && gateways.length > 90, `${upstreams.length} ${gateways.length}`);
+  for (const config of [...upstreams, ...gateways]) {
+    const text = JSON.stringify(config);
+    const shown = await loadText(text, { name: 'linkspan.json' }).then(
+      ({ problems, warnings, settings }) => JSON.stringify([problems, warnings, settings()]),
+      (thrown: unknown) => String(thrown),
+    );
+    assert.ok(!shown.includes(SECRET), `${text}: ${shown.slice(0, 500)}`);
+  }
+});
+
+test('no message shows a URL with a user name', async () => {
+  for (const gateway of ['publicUrl: "https://me:pw@x"', 'allowedOrigins: ["https://me:pw@x"]']) {
+    const [problem = ''] = await problemsOf(`mcpServers: {a: {command: x}}\ngateway: {${gateway}}\n`);
+    assert.match(problem, /expected scheme, host and port alone, such as "[^"]*", got text$/);
+  }
+});
 
 test('the same positions hold for JSON with comments', async () => {
   const text = '{\n  // c\n  "mcpServers": {"a": {"url": "https://x", "timeouts": {"call": 30}}},\n}';
