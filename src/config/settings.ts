@@ -2,7 +2,7 @@ import { isRecord } from '../json/record.ts';
 import { z } from 'zod';
 import type { Data, Document } from './document/document.ts';
 import { type Expanded, isList, valueAt } from './document/expanded.ts';
-import { keyText, type Path } from './document/problem.ts';
+import { keyText, type Path, withoutValue } from './document/problem.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
 import { SECRET_FIELDS } from './schema/secret-fields.ts';
 import { upstreamSchema } from './schema/upstream-schema.ts';
@@ -141,7 +141,12 @@ function redacted(value: Data, path: Path): z.core.util.JSONType {
   const secrecy = SECRET_FIELDS.get(name);
   if (secrecy === 'value') return REDACTED;
   if (secrecy === 'map') {
-    return isRecord(value) ? Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED])) : REDACTED;
+    if (!isRecord(value)) return REDACTED;
+    // A name without a value may have it in itself.
+    const names = Object.entries(value).map(([key, member]) =>
+      member === null || member === '' ? withoutValue(key) : key,
+    );
+    return Object.fromEntries(names.map((key) => [key, REDACTED]));
   }
   if (secrecy === 'url') {
     const url = typeof value === 'string' ? URL.parse(value) : null;

@@ -802,7 +802,10 @@ for (const [own, problem] of [
   ['file: a, otlp: {endpoint: "http://c:4318"}', /expected one of "file", "stdout: true" and "otlp"/],
   ['otlp: {}', /gateway\.audit\.otlp\.endpoint: missing; expected an http:\/\/ or https:\/\/ URL/],
   ['otlp: {endpoint: "http://me:change-me@c"}', /URL without a user name; put credentials into "headers"/],
-  ['otlp: {endpoint: "http://c", headers: {"a b": change-me}}', /this cannot name a header/],
+  [
+    'otlp: {endpoint: "http://c", headers: {"a b": change-me}}',
+    /headers\["a …"\]: cannot name a header; write NAME: value$/,
+  ],
   ['otlp: {endpoint: "http://c", headers: {Content-Type: x}}', /the gateway sets this header itself/],
   ['otlp: {endpoint: "http://c", headers: {a: "change-me\\n"}}', /expected text that a header can carry/],
   ['otlp: {endpoint: "http://c", tls: {}}', /gateway\.audit\.otlp: "tls" is for an https URL/],

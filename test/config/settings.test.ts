@@ -51,6 +51,15 @@ const rows: readonly {
     shown: { command: 'node', env: '[redacted]', headers: '[redacted]', url: '[redacted]' },
   },
   {
+    name: 'the value in a name without one',
+    entry: { url: 'https://a.example/', headers: { [`A: ${SECRET}`]: null, B: SECRET }, env: { [`C=${SECRET}`]: '' } },
+    shown: {
+      url: 'https://a.example',
+      headers: { 'A:…': '[redacted]', B: '[redacted]' },
+      env: { 'C=…': '[redacted]' },
+    },
+  },
+  {
     name: 'no setting that holds none',
     entry: {
       command: ['node', SECRET],

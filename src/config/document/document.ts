@@ -13,7 +13,7 @@ import {
 
 import { isJsonFile } from '../files/config-files.ts';
 import { jsonTree } from './json-problem.ts';
-import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
+import { ConfigError, keyText, type Path, type Problem, withoutValue } from './problem.ts';
 import { firstFaults, isUnclosed, yamlMessage } from './yaml-problem.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
@@ -78,6 +78,12 @@ export function documentOf(file: string, data: Data, spots: ReadonlyMap<string, 
     offset,
     problem: (path, message, part = 'value') => problemAt(offset(path, part), path, message),
   };
+}
+
+/** Returns a problem of a key that should not be there, or is no name. It shows no value that stands in the key. */
+export function problemOfKey(document: Document, path: Path, message: string): Problem {
+  const shown = [...path.slice(0, -1), withoutValue(String(path.at(-1)))];
+  return { ...document.problem(path, message, 'key'), key: keyText(shown) };
 }
 
 /** Bounds against anchors and merge keys that expand a small file; real files stay far below. */

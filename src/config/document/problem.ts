@@ -55,6 +55,11 @@ export function placeText({ file, line, column, key }: Problem): string {
   return `${basename(file)}${line === 0 ? '' : `:${line}:${column}`}, ${key}`;
 }
 
+/** Returns a name without what follows `=`, `:` or a blank: people write the value there, which may be secret. */
+export function withoutValue(name: string): string {
+  return name.replace(/([=:\s]).*/s, '$1…');
+}
+
 /** Returns a path as text, as in `mcpServers.github.args[0]`. */
 export function keyText(path: Path): string {
   let text = '';

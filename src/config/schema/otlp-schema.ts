@@ -17,22 +17,25 @@ export function otlpEndpoint(path: string, credentials: string) {
   return text('expected an http:// or https:// URL').transform(parsedBy(parse, expected));
 }
 
-export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 export const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** Schema of a map by the names of headers. In YAML, `{X-Key:value}` is a name without a value. */
+export function byHeader<T extends z.ZodType>(value: T, expected: string) {
+  return z.record(z.string().regex(HEADER_NAME), value, {
+    error: ({ code }) => (code === 'invalid_key' ? 'cannot name a header; write NAME: value' : expected),
+  });
+}
+
 /** Headers that the exporter sets itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-length', 'transfer-encoding', 'host']);
 
 export function otlpHeaders() {
   const value = text().regex(HEADER_VALUE, { error: 'expected text that a header can carry' });
-  return z.record(z.string(), value, { error: 'expected a map of headers' }).superRefine((headers, context) => {
+  return byHeader(value, 'expected a map of headers').superRefine((headers, context) => {
     for (const name of Object.keys(headers)) {
-      const message = nameFault(name);
-      if (message !== undefined) context.addIssue({ code: 'custom', path: [name], message });
+      if (!OWN_HEADERS.has(name.toLowerCase())) continue;
+      context.addIssue({ code: 'custom', path: [name], message: 'the gateway sets this header itself; remove it' });
     }
   });
-}
-
-function nameFault(name: string): string | undefined {
-  if (!HEADER_NAME.test(name)) return 'this cannot name a header';
-  return OWN_HEADERS.has(name.toLowerCase()) ? 'the gateway sets this header itself; remove it' : undefined;
 }

@@ -1,7 +1,7 @@
 import { isRecord } from '../../json/record.ts';
 import { z } from 'zod';
 
-import type { Data, Document } from '../document/document.ts';
+import { type Data, type Document, problemOfKey } from '../document/document.ts';
 import { type Expanded, isList, valueAt, withValue } from '../document/expanded.ts';
 import type { Path, Problem } from '../document/problem.ts';
 import { portFault } from './address.ts';
@@ -94,10 +94,10 @@ function explain(
   const path = [...base, ...inside];
   if (issue.code === 'unrecognized_keys') {
     const known = knownKeys(schema, inside);
-    return issue.keys.map((key) => document.problem([...path, key], unknownKey(key, known), 'key'));
+    return issue.keys.map((key) => problemOfKey(document, [...path, key], unknownKey(key, known)));
   }
   const isRefused = issue.code === 'invalid_type' && issue.expected === 'never';
-  if (isRefused || issue.code === 'invalid_key') return [document.problem(path, issue.message, 'key')];
+  if (isRefused || issue.code === 'invalid_key') return [problemOfKey(document, path, issue.message)];
 
   const value = valueAt(document.data, path);
   if (value === undefined) return [document.problem(path, `missing; ${issue.message}`, 'key')];

@@ -4,6 +4,7 @@ import { ON_CHANGE } from '../../lock/pins.ts';
 import { CLIENT_FEATURES, ERA_SETTINGS, ISOLATIONS } from '../values/upstream-config.ts';
 import { isHostPattern } from './address.ts';
 import { upstreamAuth } from './credentials-schema.ts';
+import { byHeader } from './otlp-schema.ts';
 import { processLimits, sandbox } from './process-schema.ts';
 import { clientTls } from './tls-schema.ts';
 import { count, duration, flag, textOrScalar, oneOf, refused, text, texts } from './scalars.ts';
@@ -48,9 +49,13 @@ const timeouts = z.strictObject(
   { error: 'expected a map such as {call: 30s}' },
 );
 
-const textMap = (expected: string) => z.record(z.string(), textOrScalar().nullable(), { error: expected });
-const variables = (what: string) => textMap('expected a map of environment variables').optional().describe(what);
-const headers = (what: string) => textMap('expected a map of headers').optional().describe(what);
+const variables = (what: string) =>
+  z
+    .record(z.string(), textOrScalar().nullable(), { error: 'expected a map of environment variables' })
+    .optional()
+    .describe(what);
+const headerMap = () => byHeader(textOrScalar().nullable(), 'expected a map of headers');
+const headers = (what: string) => headerMap().optional().describe(what);
 const tools = (what: string) => texts('expected a list of tool names').optional().describe(what);
 const seconds = (what: string) =>
   z
@@ -215,15 +220,14 @@ const SYNONYMS = {
     .optional()
     .describe('Variables of the gateway that the upstream gets, as Codex spells it.'),
   requestOptions: z
-    .looseObject({ headers: textMap('expected a map of headers').nullish() })
+    .looseObject({ headers: headerMap().nullish() })
     .optional()
     .describe('`headers` inside it are headers, as Continue spells them; the rest is ignored.'),
   serverUrl: text('expected a URL').optional().describe('`url`, as Windsurf and Antigravity spell it.'),
   httpUrl: text('expected a URL').optional().describe('`url`, as Gemini CLI spells it; overrides `url`.'),
   uri: text('expected a URL').optional().describe('`url`, as Goose spells it.'),
   http_headers: headers('`headers`, as Codex spells it.'),
-  env_http_headers: z
-    .record(z.string(), text(), { error: 'expected a map from headers to environment variables' })
+  env_http_headers: byHeader(text(), 'expected a map from headers to environment variables')
     .optional()
     .describe('Header → environment variable with its value, as Codex spells it.'),
   bearer_token_env_var: text().optional().describe('Environment variable with a bearer token, as Codex spells it.'),

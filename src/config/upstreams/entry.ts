@@ -1,6 +1,6 @@
 import { isRecord } from '../../json/record.ts';
 import type { ClientStyle } from './client-file.ts';
-import type { Data, Document } from '../document/document.ts';
+import { type Data, type Document, problemOfKey } from '../document/document.ts';
 import { expandData, isList, valueAt } from '../document/expanded.ts';
 import type { Lookup } from '../document/interpolate.ts';
 import { type Path, placeText, type Problem, problemLine } from '../document/problem.ts';
@@ -77,11 +77,8 @@ export function checkEntry(
     }
     // Clients have a setting `oauth` of their own, which is no misspelled `auth`.
     const near = key === 'oauth' ? undefined : suggest(key, OWN_KEYS);
-    const problem = document.problem(
-      [...path, key],
-      near === undefined ? 'unknown key; ignored' : `unknown key${didYouMean(near)}`,
-      'key',
-    );
+    const message = near === undefined ? 'unknown key; ignored' : `unknown key${didYouMean(near)}`;
+    const problem = problemOfKey(document, [...path, key], message);
     if (near === undefined) warnings.push(problemLine(problem));
     else problems.push(problem);
   }

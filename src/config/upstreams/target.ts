@@ -6,7 +6,8 @@ import type { Places } from '../document/places.ts';
 import { refusedKey, unusedKeys } from './misplaced.ts';
 import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl, portFault } from '../schema/address.ts';
-import { HEADER_NAME, HEADER_VALUE } from '../schema/otlp-schema.ts';
+import { withoutValue } from '../document/problem.ts';
+import { HEADER_VALUE } from '../schema/otlp-schema.ts';
 import { authOf } from '../schema/credentials-schema.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
@@ -117,12 +118,13 @@ function stdio(entry: UpstreamEntry, places: Places): Found {
   }
   const given = [inner.env ?? undefined, entry.envs, entry.environment, entry.env];
   Object.assign(env, ...given.map(values));
-  // In YAML, {NAME=value} is a name without a value.
-  const odd = Object.keys(Object.assign({}, env, ...given)).find((name) => name === '' || /[=\0]/.test(name));
+  const names: Values = Object.assign({}, env, ...given);
+  // In YAML, {NAME=value} and {NAME:value} are names without a value.
+  const odd = Object.entries(names).find(
+    ([name, value]) => /^$|[=\0]/.test(name) || (value === null && /[:\s]/.test(name)),
+  );
   if (odd !== undefined) {
-    const message = odd.includes('=')
-      ? `${JSON.stringify(odd.replace(/=.*/s, '=…'))} cannot name a variable; write NAME: value`
-      : `${JSON.stringify(odd)} cannot name a variable`;
+    const message = `${JSON.stringify(withoutValue(odd[0]))} cannot name a variable; write NAME: value`;
     return { fault: { key: 'env', message } };
   }
 
@@ -196,8 +198,6 @@ function http(
     else headers['Authorization'] = `Bearer ${token}`;
   }
   for (const [name, value] of Object.entries(headers)) {
-    if (!HEADER_NAME.test(name))
-      return { fault: { key: 'headers', message: `${JSON.stringify(name)} cannot name a header` } };
     const lower = name.toLowerCase();
     if (RESERVED_HEADERS.has(lower) && !USUAL_HEADERS.has(lower)) {
       warnings.push({ key: 'headers', message: `"${name}" has no effect: the protocol decides it` });

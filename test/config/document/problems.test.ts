@@ -79,7 +79,27 @@ const cases = [
   },
   {
     text: `mcpServers: {a: {${URL_ENTRY}, headers: {"a b": c}}}`,
-    problem: 'config.yaml:1:36 mcpServers.a.headers: "a b" cannot name a header',
+    problem: 'config.yaml:1:46 mcpServers.a.headers["a …"]: cannot name a header; write NAME: value',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, headers: {X-Key:s3cret}}}`,
+    problem: 'config.yaml:1:46 mcpServers.a.headers["X-Key:…"]: cannot name a header; write NAME: value',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, env_http_headers: {"A: s3cret": ""}}}`,
+    problem: 'config.yaml:1:55 mcpServers.a.env_http_headers["A:…"]: cannot name a header; write NAME: value',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {audit: {otlp: {endpoint: "https://x", headers: {"A: s3cret"}}}}`,
+    problem: 'config.yaml:2:59 gateway.audit.otlp.headers["A:…"]: cannot name a header; write NAME: value',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {reload: {"watch=s3cret"}}`,
+    problem: 'config.yaml:2:20 gateway.reload["watch=…"]: unknown key; known are watch, drain',
+  },
+  {
+    text: 'mcpServers: {a: {command: x, env: {TOKEN:s3cret}}}',
+    problem: 'config.yaml:1:30 mcpServers.a.env: "TOKEN:…" cannot name a variable; write NAME: value',
   },
   {
     text: 'mcpServers: {a: {command: x, env: {"a=b": c}}}',
