@@ -9,6 +9,7 @@ import { loadConfig, type Loaded, type LoadOptions } from '../config/load.ts';
 import { ConfigError, type Problem, problemLine, problemOfWhole } from '../config/document/problem.ts';
 import { StartError } from '../errors.ts';
 import { missingPrograms } from './missing-programs.ts';
+import { shownCommand } from '../config/shown-command.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { LEFT_TO_CALLERS, type Trial, tryStart } from './trial-start.ts';
 import { oneLine } from '../peer-text.ts';
@@ -162,7 +163,7 @@ function upstreamText(
 ): string {
   if (problem !== undefined) return `FAILED ${problem}`;
   const status = started.get(id);
-  const program = target.kind === 'stdio' ? ` ${basename(target.command)}` : '';
+  const program = target.kind === 'stdio' ? ` ${basename(shownCommand(target.command))}` : '';
   const each = isolation === 'shared' ? 'shared by all' : `one per ${isolation}`;
   const how = `${target.kind}${program}, ${each}, ${start}${required ? ', required' : ''}`;
   if (status === undefined) return missing.has(id) ? `${how}; CANNOT START` : how;

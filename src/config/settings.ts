@@ -6,6 +6,7 @@ import { keyText, type Path, withoutValue } from './document/problem.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
 import { SECRET_FIELDS } from './schema/secret-fields.ts';
 import { upstreamSchema } from './schema/upstream-schema.ts';
+import { shownCommand } from './shown-command.ts';
 import { shownUrl } from './shown-url.ts';
 
 /** One value of the running config, as the file spells it, with its origin. */
@@ -152,10 +153,15 @@ function redacted(value: Data, path: Path): z.core.util.JSONType {
     const url = typeof value === 'string' ? URL.parse(value) : null;
     return url === null ? REDACTED : shownUrl(url);
   }
+  if (secrecy === 'command') {
+    if (typeof value === 'string') return shownCommand(value);
+    if (isList(value)) return value.map((item, index) => (index === 0 ? redacted(item, path) : REDACTED));
+  }
   if (isList(value)) return value.map((item, index) => redacted(item, [...path, index]));
   if (isRecord(value)) {
-    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redacted(member, [...path, key])]));
+    // Zed has the command in a map.
+    const at = (key: string) => (secrecy === 'command' && key === 'path' ? path : [...path, key]);
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redacted(member, at(key))]));
   }
-  // `command` as a list holds arguments.
-  return typeof path.at(-1) === 'number' && path.at(-2) === 'command' && path.at(-1) !== 0 ? REDACTED : value;
+  return value;
 }

@@ -1,4 +1,5 @@
 import { SECRET_FIELDS } from '../config/schema/secret-fields.ts';
+import { shownCommand } from '../config/shown-command.ts';
 import { shownUrl } from '../config/shown-url.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -36,6 +37,8 @@ function fieldOf(name: string, value: unknown, depth: number): unknown {
       return valueOf(value, depth);
     case 'value':
       return REDACTED;
+    case 'command':
+      return typeof value === 'string' ? shownCommand(value) : REDACTED;
     case 'map':
       return isPlain(value) ? Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED])) : REDACTED;
     case 'url': {

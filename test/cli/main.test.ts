@@ -100,6 +100,14 @@ test('validate prints endpoints and upstreams, and no secret', BOUNDED, async ()
   );
 });
 
+test('validate shows the first word of a command with its arguments', BOUNDED, async () => {
+  const mcpServers = { a: { command: 'npx -y x --token=hunter2' } };
+  await writeFile(join(dir, 'words.json'), JSON.stringify({ mcpServers }));
+  const { stdout, stderr } = await linkspan(['validate', '--config', 'words.json'], { PATH: dir });
+  assert.match(stdout, /^ {2}\/mcp\/a {2}stdio npx …, .*; CANNOT START$/m);
+  assert.doesNotMatch(stdout + stderr, /hunter2/);
+});
+
 /** Creates a folder with a program of this name, for PATH. */
 async function folderWith(program: string): Promise<string> {
   const folder = await mkdtemp(join(dir, 'path-'));

@@ -60,6 +60,16 @@ const rows: readonly {
     },
   },
   {
+    name: 'the arguments in a command',
+    entry: { command: `npx -y x --token=${SECRET}` },
+    shown: { command: 'npx …' },
+  },
+  {
+    name: 'the arguments in the command of Zed',
+    entry: { command: { path: `node x.js ${SECRET}`, args: [SECRET] } },
+    shown: { command: { path: 'node …', args: '[redacted]' } },
+  },
+  {
     name: 'no setting that holds none',
     entry: {
       command: ['node', SECRET],

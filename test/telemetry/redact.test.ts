@@ -26,8 +26,8 @@ const PUBLIC: ReadonlySet<string> = new Set(
     'streamsPerPrincipal bodyTotal messageTotal unsentTotal sessions idle park maxAge keepAlive events eventBytes eventBytesTotal legacySse logLevel ' +
     'rates to anyone groups scopes subjects issuers clients claims endpoints per limit window repeats overload loopDelay memory idempotency keep exceptTools inFlightPerPrincipal ' +
     'audit file stdout otlp maxSize maxFiles arguments sync recordSize accessLog tracing sampling workers redis caFile tls cert ca internal advertise names maxChars instructions lists wait reload watch drain profiles upstreams includeTools excludeTools renames ' +
-    'type command path cwd processLimits openFiles cpuTime sandbox read write network disabled enabled prefix rawUris isolation era clientFeatures elicitationHosts samplingBudget start required timeouts connect firstByte call ' +
-    'max concurrency queue queueWait maxConnections cmd env_keys env_vars requestOptions env_http_headers bearer_token_env_var ' +
+    'type path cwd processLimits openFiles cpuTime sandbox read write network disabled enabled prefix rawUris isolation era clientFeatures elicitationHosts samplingBudget start required timeouts connect firstByte call ' +
+    'max concurrency queue queueWait maxConnections env_keys env_vars requestOptions env_http_headers bearer_token_env_var ' +
     'timeout startup_timeout_sec startup_timeout_ms connectionTimeout tool_timeout_sec enabled_tools disabled_tools disabledTools ' +
     'access claims groupClaims roles weight grants tests external prompts resources readOnly hints when deny destructive idempotent openWorld anyone keys groups scopes subjects issuers ' +
     'clients endpoints as upstream tool prompt resource at expect subject client ' +
@@ -58,6 +58,7 @@ function valueFor(secrecy: string): fc.Arbitrary<unknown> {
     const host = 'https://example.com';
     return fc.constantFrom(`${host}/${SECRET}`, `${host}/?key=${SECRET}`, `https://me:${SECRET}@example.com/`);
   }
+  if (secrecy === 'command') return fc.constantFrom<unknown>(`npx --token=${SECRET}`, ['npx', SECRET], { a: SECRET });
   if (secrecy === 'map') return fc.constantFrom<unknown>({ NAME: SECRET }, [SECRET], SECRET);
   return fc.constantFrom<unknown>(SECRET, [SECRET, '--token', SECRET], { deep: SECRET });
 }

@@ -1,5 +1,6 @@
 import type { ConfigDiff, SettingChange } from './diff.ts';
 import type { Secrecy } from '../schema/secret-fields.ts';
+import { shownCommand } from '../shown-command.ts';
 import { shownUrl } from '../shown-url.ts';
 
 const HIDDEN = '(not shown)';
@@ -29,7 +30,7 @@ export function atRestartLines({ atRestart }: Pick<ConfigDiff, 'atRestart'>): st
 function changeLine({ path, before, after, secrecy }: SettingChange, when?: string): string {
   const values =
     mayShow(before, secrecy) && mayShow(after, secrecy)
-      ? `${valueText(before)} → ${valueText(after)}${hiddenUrlChange(before, after)}`
+      ? `${valueText(before, secrecy)} → ${valueText(after, secrecy)}${hiddenUrlChange(before, after)}`
       : `${isSet(before)} → ${isSet(after)} ${HIDDEN}`;
   return `~ ${path}: ${values}${when === undefined ? '' : `, ${when}`}`;
 }
@@ -37,6 +38,7 @@ function changeLine({ path, before, after, secrecy }: SettingChange, when?: stri
 /** Returns whether a value has no part that may be secret. Maps may have such members, and PEM texts have several lines. */
 function mayShow(value: unknown, secrecy: Secrecy | undefined): boolean {
   if (value === undefined) return true;
+  if (secrecy === 'command') return typeof value === 'string';
   if (secrecy !== undefined) return secrecy === 'url' && urlOf(value) !== null;
   if (Array.isArray(value)) return value.every((item) => mayShow(item, undefined));
   return typeof value === 'string' ? !value.includes('\n') : typeof value !== 'object';
@@ -67,9 +69,10 @@ function isSet(value: unknown): string {
   return value === undefined ? 'unset' : 'set';
 }
 
-function valueText(value: unknown): string {
+function valueText(value: unknown, secrecy: Secrecy | undefined): string {
   if (value === undefined) return 'unset';
-  const url = urlOf(value);
-  const text = url === null ? JSON.stringify(value) : shownUrl(url);
+  const shown = secrecy === 'command' && typeof value === 'string' ? shownCommand(value) : value;
+  const url = urlOf(shown);
+  const text = url === null ? JSON.stringify(shown) : shownUrl(url);
   return text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text;
 }

@@ -1,8 +1,8 @@
 /**
  * The form in which a setting may hold a secret. It is its whole value, each value of a map, or a part of a URL (its path, query or user
- * name).
+ * name). Of a command, it is the words after the first one.
  */
-export type Secrecy = 'value' | 'map' | 'url';
+export type Secrecy = 'value' | 'map' | 'url' | 'command';
 
 /**
  * The settings that may hold secrets, by their key at any depth of a config file. Logs, errors and the lists of settings show
@@ -14,6 +14,8 @@ export const SECRET_FIELDS: ReadonlyMap<string, Secrecy> = new Map([
   ['wrappingKeys', 'value'],
   ['chainKeys', 'value'],
   ['bearer_token', 'value'],
+  ['command', 'command'],
+  ['cmd', 'command'],
   ['args', 'value'],
   ['envFile', 'value'],
   ['env', 'map'],

@@ -48,7 +48,7 @@ export async function spawnFailure(
   const code = systemCode(thrown) ?? 'unknown error';
   const { message, note } = await findCause(code, target, env['PATH'] ?? '');
   const detail = { upstream, message, executed: 'no' as const, retryable: !PERMANENT.has(code) };
-  return new GatewayError('upstream-unavailable', detail, new ProgramError(note, { cause: thrown }));
+  return new GatewayError('upstream-unavailable', detail, new ProgramError(note));
 }
 
 async function findCause(code: string, target: StdioTarget, path: string): Promise<Cause> {
@@ -57,7 +57,7 @@ async function findCause(code: string, target: StdioTarget, path: string): Promi
   const [first = command] = command.trim().split(/\s/, 1);
   const name = basename(first);
   if (code !== 'ENOENT' && code !== 'EACCES' && code !== 'ENOTDIR') {
-    return { message: `command "${name}" could not be started (${code})`, note: `could not start ${command}: ${code}` };
+    return { message: `command "${name}" could not be started (${code})`, note: `could not start ${first}: ${code}` };
   }
   if (cwd !== undefined && !(await isDirectory(cwd))) {
     const message = `the working directory of command "${name}" does not exist or is no directory`;
@@ -99,7 +99,7 @@ async function missing(
     const [file = command] = candidates;
     return (await isDirectory(file))
       ? { message: `command "${name}" is a folder; give the path of a program in it`, note: `${file} is a folder` }
-      : { message: `command "${name}" was not found`, note: `there is no file ${file}` };
+      : { message: `command "${name}" was not found`, note: `there is no file ${hasWords ? first : file}` };
   }
   const words = hasWords ? 'its arguments belong in "args"; ' : '';
   const advice = `${words}${installAdvice(name)}give the full path of the command, or set PATH in its "env"`;

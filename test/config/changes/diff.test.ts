@@ -488,9 +488,9 @@ function settingsWithSecrets(n: number) {
   };
   const upstreams = {
     a: { command: 'node', args: [canary], env: { A: canary }, envFile: `\${ENV_FILE}` },
-    b: { command: { path: 'node', args: [canary], env: { A: canary } } },
+    b: { command: { path: `node ${canary}`, args: [canary], env: { A: canary } } },
     c: { command: 'node', environment: { A: canary }, settings: { a: canary }, dev: { a: canary } },
-    d: { cmd: 'node', envs: { A: canary } },
+    d: { cmd: `node --token=${canary}`, envs: { A: canary } },
     e: { url, headers: { A: canary }, tls, auth: { ...tokens, clientSecret: canary } },
     f: { url, auth: { ...tokens, privateKey: tls.key } },
     g: { serverUrl: url, http_headers: { A: canary } },
@@ -500,6 +500,13 @@ function settingsWithSecrets(n: number) {
   const secrets = [canary, sha256, gateway.operatorKeys[0]?.sha256, keyOf(n), keyOf(-n), key.split('\n')[1]];
   return { gateway, upstreams, secrets: secrets.map((secret = '') => secret.slice(0, 12)) };
 }
+
+test('a difference shows the first word of a command', async () => {
+  const [before, after] = [await configOf('a: {command: npx -y x --token=s}'), await configOf('a: {command: npx}')];
+  assert.deepEqual(diffLines(diffConfigs(before, after)), [
+    '~ mcpServers.a.command: "npx …" → "npx", in a new connection',
+  ]);
+});
 
 test('no line of a difference shows a secret, whichever setting comes, changes or goes', async () => {
   const load = async (settings: { readonly gateway: object; readonly upstreams: object }) => {

@@ -3,6 +3,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { after, suite, test } from 'node:test';
+import { inspect } from 'node:util';
 import { pino } from 'pino';
 import { GatewayError } from '../../../src/errors.ts';
 import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
@@ -49,6 +50,18 @@ suite('starting a process', () => {
       options: { command: join(directory, 'missing') },
       reason: /command "missing" was not found$/,
       note: /there is no file .*missing$/,
+    },
+    {
+      name: 'a file that is not there with its arguments',
+      options: { command: `${join(directory, 'missing')} --key=secret` },
+      reason: /command "missing" was not found$/,
+      note: /there is no file .*missing$/,
+    },
+    {
+      name: 'a command with a NUL in its arguments',
+      options: { command: `${join(directory, 'missing')} --key=secret\0` },
+      reason: /command "missing" could not be started \(ERR_INVALID_ARG_VALUE\)$/,
+      note: /could not start .*missing: ERR_INVALID_ARG_VALUE$/,
     },
     {
       name: 'a PATH with a folder twice',
@@ -118,7 +131,7 @@ suite('starting a process', () => {
     },
     {
       name: 'an argument with a NUL',
-      options: { command: process.execPath, args: ['\0'] },
+      options: { command: process.execPath, args: ['secret\0'] },
       reason: /could not be started \(ERR_INVALID_ARG_VALUE\)/,
       note: /could not start/,
     },
@@ -140,6 +153,7 @@ suite('starting a process', () => {
         assert.doesNotMatch(error.message, /\/|secret/);
         assert.ok(error.cause instanceof Error);
         assert.match(error.cause.message, note);
+        assert.doesNotMatch(inspect(error), /secret/);
         return true;
       });
     });
