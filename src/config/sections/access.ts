@@ -185,12 +185,14 @@ class AccessReader {
     };
   }
 
-  #checkLists(path: Path, { upstreams, tools, prompts, resources }: Items): void {
+  #checkLists(path: Path, { upstreams, tools, prompts, resources, hints }: Items): void {
     const kinds = Object.entries({ tools, prompts, resources }).filter(([, list]) => list !== undefined);
     // A rule about one kind may have an empty list of another.
     const empty = kinds.every(([, list]) => list?.length === 0) ? kinds.map(([key]) => key) : [];
     for (const key of upstreams?.length === 0 ? ['upstreams', ...empty] : empty)
       this.#faults.refuse([...path, key], EMPTY);
+    if (hints !== undefined && Object.values(hints).every((value) => value === undefined))
+      this.#faults.refuse([...path, 'hints'], 'is empty, so it restricts nothing; name a hint, or remove it');
   }
 
   #checkTemplates(path: Path, globs: readonly string[] = []): void {

@@ -98,6 +98,16 @@ const CASES = [
     expected: /deny\[0\]: denies everything/,
   },
   {
+    what: 'a role whose only setting is an empty map of hints',
+    access: `    roles: { r: { hints: {} } }\n${GRANTS}`,
+    expected: /roles\.r\.hints: is empty, so it restricts nothing/,
+  },
+  {
+    what: 'a deny rule with an empty map of hints',
+    access: `    roles: { r: { upstreams: [github], deny: [{ hints: {} }] } }\n${GRANTS}`,
+    expected: /deny\[0\]\.hints: is empty/,
+  },
+  {
     what: 'a grant without principals',
     access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r] }]\n',
     expected: /grants\[0\]: names no principals/,
