@@ -98,9 +98,13 @@ export function isKnownByTime(node: ASTNode): boolean {
   return !reads(node, ARGS);
 }
 
-/** Returns whether a literal is an integer that a double may not hold. A `uint` of the library has a bigint as its value. */
-function isLongInteger(literal: unknown): boolean {
-  return typeof literal !== 'string' && typeof literal !== 'number' && Number(literal) > Number.MAX_SAFE_INTEGER;
+/** Returns the reason why a literal cannot be compared with a number of JSON, which is a double; undefined if it can. */
+function numberFault(literal: unknown): string | undefined {
+  // A `uint` of the library, which in a list or map equals no double.
+  if (typeof literal === 'object' && typeof literal?.valueOf() === 'bigint')
+    return 'has an unsigned number; write it without u';
+  if (typeof literal !== 'bigint' || literal <= Number.MAX_SAFE_INTEGER) return undefined;
+  return `has an integer beyond ${Number.MAX_SAFE_INTEGER}, where numbers are rounded; compare texts instead`;
 }
 
 /** Reads the properties of an expression. */
@@ -111,10 +115,8 @@ export function factsOf(ast: ASTNode): Facts {
 
   /** @param late variables with values of the caller. @param isInMacro whether the expression is evaluated for each element. */
   function visit(node: ASTNode, late: ReadonlySet<string>, isInMacro: boolean): void {
-    if (node.op === 'value' && isLongInteger(node.args)) {
-      const at = `(at character ${node.range.start + 1})`;
-      refused ??= `has an integer beyond ${Number.MAX_SAFE_INTEGER}, where numbers are rounded; compare texts instead ${at}`;
-    }
+    const fault = node.op === 'value' ? numberFault(node.args) : undefined;
+    if (fault !== undefined) refused ??= `${fault} (at character ${node.range.start + 1})`;
     // In a macro over args, a text may be compared with names of members.
     if (node.op === 'value' && typeof node.args === 'string' && isInMacro && late !== LATE) members.add(node.args);
     if (node.op === '.' || node.op === '.?') members.add(node.args[1]);
