@@ -19,7 +19,7 @@ const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
 
 type Found =
-  | { readonly kind: 'keys'; readonly keys: readonly CryptoKey[] }
+  | { readonly kind: 'keys'; readonly keys: readonly CryptoKey[]; readonly set: KeySet }
   /** The issuer has no such key. */
   | { readonly kind: 'unknown' }
   /** It is unknown whether the issuer has the key, because the issuer could not be reached. */
@@ -67,19 +67,26 @@ export class Jwks {
     this.#deps = deps;
   }
 
-  /** Finds the keys for an algorithm and a key id. @throws if the named key cannot be used. */
-  async find(alg: string, kid: string | undefined): Promise<Found> {
+  /**
+   * Finds the keys for an algorithm and a key id.
+   *
+   * @param tried the set whose keys did not fit a signature; its keys are no answer.
+   * @throws if the named key cannot be used.
+   */
+  async find(alg: string, kid: string | undefined, tried?: KeySet): Promise<Found> {
     const sinceMs = this.#deps.clock();
     await this.#refreshIfOld(sinceMs);
-    let found = await this.#known(alg, kid);
+    let found = await this.#known(alg, kid, tried);
     if (found === undefined && this.#loading !== undefined) {
       await this.#loading;
-      found = await this.#known(alg, kid);
+      found = await this.#known(alg, kid, tried);
     }
     if (found === undefined && this.#loadedMs < sinceMs && this.#mayFetchFor(kid)) {
       this.#unknownKeyFetchMs = this.#deps.clock();
       await this.#load();
-      found = await this.#known(alg, kid);
+      // Otherwise each bad signature would cause such a fetch.
+      if (tried !== undefined && this.#loadedMs >= sinceMs) this.#rememberAbsent(kid);
+      found = await this.#known(alg, kid, tried);
     }
     if (found !== undefined) return found;
 
@@ -93,11 +100,11 @@ export class Jwks {
     return this.#deps.clock() - this.#loadedMs < STALE_MS ? this.#set : undefined;
   }
 
-  async #known(alg: string, kid: string | undefined): Promise<Found | undefined> {
+  async #known(alg: string, kid: string | undefined, tried: KeySet | undefined): Promise<Found | undefined> {
     const set = this.#usable();
-    if (set === undefined) return undefined;
+    if (set === undefined || set === tried) return undefined;
     const keys = await matching(set, alg, kid);
-    if (keys.length > 0) return { kind: 'keys', keys };
+    if (keys.length > 0) return { kind: 'keys', keys, set };
     // The key exists, but not for this algorithm.
     return set.kids.has(kid ?? '') ? { kind: 'unknown' } : undefined;
   }

@@ -12,6 +12,7 @@ import type { JwtIssuerConfig } from '../config/values/config.ts';
 import { advertisedScopes } from './challenge.ts';
 import { audienceFault, principalOf, type TokenVerdict } from './token-claims.ts';
 import { Jwks, type JwksDeps } from './jwks.ts';
+import type { KeySet } from './jwks-download.ts';
 
 /**
  * Accepted values of `typ`, which may also be absent. ID tokens and logout tokens of the same issuer have another `typ`
@@ -129,6 +130,7 @@ async function verifiedClaims(
  * Verifies a JWT for one endpoint.
  *
  * @param endpoints the URIs of the endpoint.
+ * @param tried the keys that did not fit the signature.
  * @throws if the failure is not the token's, such as a key of the issuer that is too weak to use.
  * @see https://www.rfc-editor.org/rfc/rfc9068#section-4
  */
@@ -138,6 +140,7 @@ export async function verifyJwt(
   issuers: ReadonlyMap<string, Issuer>,
   endpoints: readonly string[],
   nowMs: number,
+  tried?: KeySet,
 ): Promise<TokenVerdict> {
   const fault = headerFault(header);
   if (fault !== undefined) return { kind: 'invalid', why: fault };
@@ -151,8 +154,9 @@ export async function verifyJwt(
   const { alg, kid } = header;
   if (alg === undefined || !algorithms.includes(alg)) return { kind: 'invalid', why: 'algorithm not accepted', scopes };
 
-  const found = await jwks.find(alg, kid);
-  if (found.kind === 'unknown') return { kind: 'invalid', why: 'unknown key', scopes };
+  const found = await jwks.find(alg, kid, tried);
+  if (found.kind === 'unknown')
+    return { kind: 'invalid', why: tried === undefined ? 'unknown key' : 'bad signature', scopes };
   if (found.kind === 'unreachable') return { kind: 'undecided', why: 'issuer unreachable' };
   if (found.kind === 'withheld') {
     // Its client needs another token in any case, and would wait for as long as others cause the fetches.
@@ -170,6 +174,9 @@ export async function verifyJwt(
       currentDate: new Date(nowMs),
     });
   } catch (error) {
+    // Without a key id, a bad signature may be one by a key that is not known yet.
+    const isNew = kid === undefined && error instanceof errors.JWSSignatureVerificationFailed;
+    if (isNew && tried === undefined) return await verifyJwt(token, header, issuers, endpoints, nowMs, found.set);
     if (error instanceof errors.JOSEError) return { kind: 'invalid', why: claimFault(error), scopes };
     throw error;
   }

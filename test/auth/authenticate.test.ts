@@ -78,6 +78,28 @@ test('an invalid token is refused with a challenge', { timeout: 120_000 }, async
   }
 });
 
+// R18
+test('a new key whose tokens have no key id is accepted at once', OPTIONS, async () => {
+  await using issuer = await TestIssuer.start(KEY);
+  let clockMs = 0;
+  const [next, other] = [await signingKey('ES256', 'next'), await signingKey('ES256', 'other')];
+  const jwt = [accepts(issuer)];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT, clock: () => clockMs });
+  const asked = async (key = KEY, claims = {}) =>
+    ask(authenticator, await issuer.token(claims, { kid: undefined }, key));
+  principal(await asked());
+  issuer.keys = [next.jwk];
+  clockMs += 1_000;
+  for (const verdict of await Promise.all([1, 2, 3].map((n) => asked(next, { n })))) principal(verdict);
+  assert.equal(issuer.fetches, 2);
+  // A bad signature causes one fetch a minute.
+  for (const afterMs of [0, 60_000, 1_000]) {
+    clockMs += afterMs;
+    assert.equal(refusal(await asked(other), 401).why, 'bad signature');
+  }
+  assert.equal(issuer.fetches, 3);
+});
+
 //
 test('a request without credentials gets a challenge without an error', OPTIONS, async () => {
   await using issuer = await start();
