@@ -10,8 +10,8 @@ export interface Terminal {
   readonly write: (text: string) => void;
   readonly paint: (style: Style, text: string) => string;
   readonly now: () => number;
-  /** Shows what a process has printed on stderr before its end. Default: false, because its state has the last error. */
-  readonly showsStderr?: boolean;
+  /** Shows repeated lines too, each at once, and what a process has printed on stderr. Default: false, for those who watch the log. */
+  readonly showsAll?: boolean;
 }
 
 /** A label and its text. */
@@ -90,7 +90,7 @@ export class TerminalLog {
     else if (REQUESTS.has(message)) this.#request(message, fields);
     else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
     else if (message === 'stopped') this.#show('Stopped.');
-    else if (message === LOST && this.#terminal.showsStderr === true) this.#lost(fields);
+    else if (message === LOST && this.#terminal.showsAll === true) this.#lost(fields);
     else if (!UNSHOWN_MESSAGES.has(message)) this.#message(message, fields, isWarning);
   }
 
@@ -137,6 +137,7 @@ export class TerminalLog {
   }
 
   #showLater(upstream: string, delayMs: number, show: () => void): void {
+    if (this.#terminal.showsAll === true) return show();
     const timer = setTimeout(() => {
       this.#waiting.delete(upstream);
       show();
@@ -166,7 +167,7 @@ export class TerminalLog {
 
   /** Shows a state: a repeated one with its count, at growing intervals. Returns whether it was shown. */
   #showState(upstream: string, phase: string, why: string, event = phase): boolean {
-    const due = this.#repeats.due(`${upstream} ${event}`, why, this.#terminal.now());
+    const due = this.#due(`${upstream} ${event}`, why);
     if (due !== undefined) this.#showLine(upstream, phase, why, due);
     return due !== undefined;
   }
@@ -244,7 +245,11 @@ export class TerminalLog {
     const { upstream, reason, level } = fields;
     const why = typeof reason === 'string' ? reason : error;
     if (typeof upstream !== 'string' || why === undefined || Number(level) < INFO) return 0;
-    return this.#repeats.due(`${upstream} ${message}`, why, this.#terminal.now());
+    return this.#due(`${upstream} ${message}`, why);
+  }
+
+  #due(key: string, reason: string): number | undefined {
+    return this.#terminal.showsAll === true ? 0 : this.#repeats.due(key, reason, this.#terminal.now());
   }
 
   #show(line: string): void {

@@ -8,7 +8,7 @@ import { TerminalLog } from '../../src/telemetry/terminal-log.ts';
 /** Returns the text that a terminal shows for these lines, without colours. */
 function shown(
   write: (log: ReturnType<typeof createLogger>) => void,
-  showsStderr = false,
+  showsAll = false,
   now: () => number = () => 0,
 ): string {
   let text = '';
@@ -18,7 +18,7 @@ function shown(
     },
     paint: (_style, plain) => plain,
     now,
-    showsStderr,
+    showsAll,
   });
   write(createLogger('info', terminal, { format: 'pretty' }));
   return text;
@@ -169,6 +169,36 @@ test('text of an upstream cannot move the cursor or fill the screen', () => {
   const text = shown((log) => log.warn({ upstream: 'a', phase: 'failed', reason }, 'upstream state'));
   assert.doesNotMatch(text.trimEnd(), /[\p{Cc}\u202E]/u);
   assert.ok(text.length < 1_100);
+});
+
+test('the log that is asked for has each line, so its last one is true', () => {
+  const text = shown((log) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ phase: 'ready' }, 'upstream state');
+    child.info({ tools: 3 }, 'upstream lists');
+    for (const _again of [1, 2]) {
+      child.warn({ phase: 'failed', reason: 'does not answer' }, 'upstream state');
+      child.info({ phase: 'ready' }, 'upstream state');
+    }
+    child.warn({ reason: 'too many' }, 'question of an upstream refused');
+    child.warn({ reason: 'too many' }, 'question of an upstream refused');
+    child.info({ phase: 'starting' }, 'upstream state');
+  }, true);
+  assert.deepEqual(
+    text.split('\n').map((line) => line.replace(/^.*web\s+|^! web: /, '')),
+    [
+      'ready',
+      'ready, 3 tools',
+      'failed: does not answer',
+      'ready, 3 tools',
+      'failed: does not answer',
+      'ready, 3 tools',
+      'question of an upstream refused: too many',
+      'question of an upstream refused: too many',
+      'starting',
+      '',
+    ],
+  );
 });
 
 // N-10

@@ -47,7 +47,7 @@ function forPeople(): (text: string) => void {
     write: (text) => void stdout.write(text),
     paint: (style, text) => styleText(style, text, { stream: stdout }),
     now: () => performance.now(),
-    showsStderr: true,
+    showsAll: true,
   });
   return (text) => terminal.write(text);
 }
