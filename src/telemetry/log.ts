@@ -152,7 +152,7 @@ function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean
   return {
     write(line) {
       const failure = isEnabled() && line.includes('"upstream":') ? failureOf(line) : undefined;
-      const due = failure === undefined ? 0 : repeats.due(failure.key, failure.reason, Date.now());
+      const due = failure === undefined ? 0 : repeats.due(failure.key, failure.reason, performance.now());
       if (due === undefined) return;
       const failures = failure?.isRecovery === true ? unreported(repeats, failure.upstream) : 0;
       destination.write(withCounts(line, due, failures));

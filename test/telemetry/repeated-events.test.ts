@@ -114,6 +114,19 @@ test('the line of a recovery has the number of failures that no line has reporte
 });
 
 // N-10
+test('a failure is logged again in time after the clock was set back', (t) => {
+  const [wallMs, monotonicMs] = [Date.now(), performance.now()];
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    child.warn({ phase: 'failed', reason: 'not found' }, 'upstream state');
+    t.mock.method(Date, 'now', () => wallMs - 60 * MINUTE);
+    t.mock.method(performance, 'now', () => monotonicMs + 12 * MINUTE);
+    child.warn({ phase: 'failed', reason: 'not found' }, 'upstream state');
+  });
+  assert.equal(lines.length, 2);
+});
+
+// N-10
 test('stacks and all lines come and go with the level of the running log', () => {
   const lines = logged('info', (log) => {
     const child = log.child({ upstream: 'files' });
