@@ -83,7 +83,9 @@ export function createAdminApp(parts: AdminParts): AdminApp {
       checked = keys;
       return true;
     };
-    const stream = logStream(port, { follow: c.req.query('follow') === 'true', isAllowed, onLimit });
+    // Nobody reads or cancels the stream that answers HEAD.
+    const follow = c.req.query('follow') === 'true' && c.req.method === 'GET';
+    const stream = logStream(port, { follow, isAllowed, onLimit });
     return new Response(stream, { headers: { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' } });
   });
 

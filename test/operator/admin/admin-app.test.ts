@@ -128,6 +128,22 @@ test('an operator who leaves before the end of the body makes no line of the log
   }
 });
 
+test('HEAD of the log follows nothing', TIMEOUT, async () => {
+  let followers = 0;
+  const followLog = () => {
+    followers++;
+    return () => followers--;
+  };
+  const { app } = adminApp({ recentLog: () => ['{"n":1}\n'], followLog });
+  const headers = { Authorization: AUTHORIZATION };
+  const response = await app.request('/log?follow=true', { method: 'HEAD', headers });
+  assert.deepEqual([response.status, await response.text(), followers], [200, '', 0]);
+  const followed = await app.request('/log?follow=true', { headers });
+  assert.equal(followers, 1);
+  await followed.body?.cancel();
+  assert.equal(followers, 0);
+});
+
 const unserved = [
   { method: 'GET', path: '/x/config/diff', status: 404, allow: null },
   { method: 'GET', path: '/upstreams/a/b/restart', status: 404, allow: null },
