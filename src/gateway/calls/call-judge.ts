@@ -1,3 +1,5 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Request } from '../../protocol/jsonrpc.ts';
 import { type Gate, insufficientScope } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
@@ -12,7 +14,8 @@ export interface CallJudgeParts {
 
 /**
  * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now. A reload may deny it. A list
- * that was read meanwhile may differ from the lock.
+ * that was read meanwhile may differ from the lock. Lists of the process that gets the call may differ from it too, while the client has
+ * those of another process.
  *
  * @param hasWaited whether the call has just waited.
  * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
@@ -23,14 +26,23 @@ export function assertAllowed(
   to: UpstreamRoute,
   hasWaited: boolean,
 ): void {
-  if (!hasWaited && gate.changedMs < judgedMs) return;
-  const verdict = gate.judge(client.caller, request, to);
-  if (verdict?.effect === 'deny') {
-    gate.report(verdict);
-    throw insufficientScope(verdict) ?? unknownItem(request).error;
+  if (hasWaited || gate.changedMs >= judgedMs) {
+    const verdict = gate.judge(client.caller, request, to);
+    if (verdict?.effect === 'deny') {
+      gate.report(verdict);
+      throw insufficientScope(verdict) ?? unknownItem(request).error;
+    }
+    if (isPinned(to.upstream)) {
+      listRefresher.bringUpToDate(holder);
+      assertListed(client.catalog, request);
+    }
   }
-  if (!isPinned(to.upstream)) return;
-  listRefresher.bringUpToDate(holder);
-  const again = route(client.catalog, request);
+  const { catalog } = holder;
+  if (catalog !== client.catalog && isPinned(to.upstream)) assertListed(catalog.whole ?? catalog, request);
+}
+
+/** @throws {GatewayError} if a catalog does not lead to the item of a request. */
+function assertListed(catalog: Catalog, request: Request): void {
+  const again = route(catalog, request);
   if (again.kind === 'nowhere') throw again.error;
 }
