@@ -108,6 +108,24 @@ test('an upstream gets only tasks that this client runs for it', TIMEOUT, async 
   assert.deepEqual(asked, []);
 });
 
+test('an upstream that polls the task of an ended session is answered at once', TIMEOUT, async () => {
+  const asker = new Asker();
+  await using gateway = await testCore({ up: { memory: asker.memory, isolation: 'principal' } });
+  const client = await introduce(gateway, CAPABILITIES);
+  const other = await gateway.connect({ capabilities: CAPABILITIES });
+  const [created] = await Promise.all([
+    asker.ask('sampling/createMessage', SAMPLING),
+    answer(client, 'sampling/createMessage', { task: STATE }),
+  ]);
+  const task = parsed(created)['task'];
+  const taskId = typeof task === 'object' && task !== null && 'taskId' in task ? String(task.taskId) : '';
+  await other.result('tools/call', toolCall('up__hi'));
+  await gateway.core.gateway.endSession(client.session);
+  const answered = await asker.ask('tasks/get', { taskId });
+  assert.match(answered.kind === 'error' ? answered.error.message : '', /the session ended/);
+  assert.deepEqual(parsed(await asker.ask('tasks/list', {})), { tasks: [] });
+});
+
 for (const { title, capabilities, method } of [
   { title: 'a client that runs no tasks', capabilities: { sampling: {} }, method: 'sampling/createMessage' },
   { title: 'a client that runs other questions as tasks', capabilities: CAPABILITIES, method: 'elicitation/create' },

@@ -49,6 +49,10 @@ function shownCancellation(cancelled: RawObject): RawObject {
   return cancelled.with('reason', JSON.stringify(reason));
 }
 
+function sessionEnded(): GatewayError {
+  return new GatewayError('client-unreachable', { message: 'the session ended' });
+}
+
 /** The time that a user has to answer. Then the upstream gets an error. */
 const ASK_LIMIT_MS = 600_000;
 
@@ -300,6 +304,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   ask(question: ClientQuestion, exchange: Exchange | undefined): void {
+    if (this.closed.aborted) {
+      question.answer(toAnswer(sessionEnded()));
+      return;
+    }
     if (this.#questions.size >= LIMITS.questionsPerSession) {
       this.#events.onLimit('questionsPerSession');
       const message = 'The client has too many unanswered questions';
@@ -367,7 +375,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     super.close();
     this.#sink = undefined;
     this.#waiting.removeAll();
-    const unreachable = toAnswer(new GatewayError('client-unreachable', { message: 'the session ended' }));
+    const unreachable = toAnswer(sessionEnded());
     for (const id of this.#questions.keys()) this.onResponse(id, unreachable);
     for (const exchange of this.inFlight.values()) exchange.cancel('session ended');
   }
