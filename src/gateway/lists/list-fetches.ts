@@ -34,11 +34,6 @@ export class ListFetches {
     this.#onFetched = onFetched;
   }
 
-  /** Returns whether a fetch of this id is under way, of whatever upstream. */
-  isRunning(fetchId: string): boolean {
-    return this.#fetches.has(fetchId);
-  }
-
   /** Returns the fetch of an upstream under way. One that a reload has replaced meanwhile may still be listing under the same id. */
   running(upstream: Upstream, fetchId: string): Promise<boolean> | undefined {
     const running = this.#fetches.get(fetchId);

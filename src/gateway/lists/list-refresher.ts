@@ -34,7 +34,7 @@ interface ListCheck {
 
 /** An upstream that a list request waits for. */
 interface AwaitedFetch {
-  readonly id: string;
+  readonly upstream: Upstream;
   /** True if the upstream was listed for other clients before. */
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
@@ -100,7 +100,7 @@ export class ListRefresher {
       // Instructions cannot be corrected later, so lists of the other era are not enough.
       const isKnown = offers.offerIn(upstream.id, key) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
-      const first = [{ id: upstream.id, wasListed: false, fetched, fetchId: fetchIdOf(upstream, key) }];
+      const first = [{ upstream, wasListed: false, fetched, fetchId: fetchIdOf(upstream, key) }];
       await this.#await(first, waitMs, this.#recordLate);
     }
   }
@@ -263,7 +263,7 @@ export class ListRefresher {
       const common = wasListed
         ? undefined
         : this.#fetches.running(upstream, fetchIdOf(upstream, { ...key, capabilityKey: '' }));
-      unlisted.push({ id, wasListed, fetched, common, fetchId });
+      unlisted.push({ upstream, wasListed, fetched, common, fetchId });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
@@ -279,10 +279,10 @@ export class ListRefresher {
 
   /**
    * Records that an upstream is not listed in time, so that later clients do not wait for it. A listing that has failed is no reason:
-   * the upstream may have refused the credentials of one principal.
+   * the upstream may have refused the credentials of one principal, or was replaced.
    */
-  readonly #recordLate = ({ id, fetchId }: AwaitedFetch) => {
-    if (this.#fetches.isRunning(fetchId)) this.#parts.records.record(id, true);
+  readonly #recordLate = ({ upstream, fetchId }: AwaitedFetch) => {
+    if (this.#fetches.running(upstream, fetchId) !== undefined) this.#parts.records.record(upstream.id, true);
   };
 
   /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. Waits less once lists for all clients are known. */

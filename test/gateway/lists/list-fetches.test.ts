@@ -20,7 +20,7 @@ test('requests for the same lists share a fetch, whose outcome is recorded', asy
     assert.equal(fetches.fetch(up, CLIENT, 'now'), fetched);
     assert.equal(fetches.running(up, id), fetched);
     assert.equal(await fetched, isListed);
-    assert.equal(fetches.isRunning(id), false);
+    assert.equal(fetches.running(up, id), undefined);
     assert.deepEqual([at.records.hasFailed('up'), done], [!isListed, isListed ? [id] : []]);
   }
 });

@@ -90,6 +90,22 @@ test('an upstream that starts too slowly is recorded although its predecessor fa
   await time.passUntil(replaced, 100);
 });
 
+test('an upstream is not recorded as slow if its predecessor was replaced while it was listed', async () => {
+  const [before, after] = [gated(), gated()];
+  await using setup = await ListedUpstreams.open({ up: before });
+  const waiting = setup.refresher.refreshFor(setup.group().group);
+  await before.isStarting();
+  const replaced = setup.upstreams.replace(setup.create('up', after), PATIENCE_MS);
+  const listing = setup.refresher.refreshAtStart(setup.upstream('up'));
+  before.fail();
+  await waiting;
+  assert.equal(setup.records.hasFailed('up'), false);
+  await after.isStarting();
+  after.open();
+  assert.equal(await listing, true);
+  await replaced;
+});
+
 test('the outcome of a retired upstream is not recorded for its successor', async () => {
   for (const outcome of ['fail', 'open'] as const) {
     const gate = gated();
