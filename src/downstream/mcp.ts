@@ -395,13 +395,12 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
     const challenge = this.#parts.challengeIfOver(principal, endpointPath(view));
     if (challenge !== undefined) return refuseOver(challenge);
-    const reader = this.#parts.currentOf(principal);
-    this.streams.setReader(session, reader);
     if (!streams.mayOpen(performance.now(), lastEventId)) {
       this.metrics.countLimit('streamOpensPerMinute');
       const message = 'this session opened its event stream too often within a minute; keep it open';
       return refuse(new GatewayError('too-many-requests', { message }), undefined, { 'retry-after': '60' });
     }
+    const reader = this.#parts.currentOf(principal);
     if (lastEventId === undefined) {
       streams.listen(outgoing, reader);
       return RESPONSE_ALREADY_SENT;

@@ -15,7 +15,16 @@ import { StartError } from '../../src/errors.ts';
 import { createOperatorApp } from '../../src/operator/app.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
 import { signingKey, TestIssuer } from '../auth/issuer.ts';
-import { BOTH, type Events, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
+import {
+  BOTH,
+  type Events,
+  getEvents,
+  initialize,
+  post,
+  postForEvents,
+  responseTo,
+  rpc,
+} from '../downstream/client.ts';
 import { testCore } from '../support/core.ts';
 import { freePort } from '../support/free-port.ts';
 import { modernText } from '../support/modern-wire.ts';
@@ -404,6 +413,29 @@ test('streams of a removed key end, those of another go on', TIMEOUT, async () =
     assert.equal((await post(bob.messages, ping, undefined, bearer('bob'))).status, 202);
     bob.get.close();
     bob.sse.close();
+  } finally {
+    await edge.close();
+  }
+});
+
+// SEC-08
+test('a stream of a removed key ends, also after a GET of another key that it refused', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const auth = keysOf('old', 'new');
+  const apiKeys = auth.apiKeys.map((key) => ({ ...key, name: 'ann' }));
+  const events = { accept: 'text/event-stream' };
+  const edge = await tested.open({ auth: { ...auth, apiKeys } });
+  try {
+    const url = `${edge.origin}/mcp`;
+    const session = await initialize(url, undefined, bearer('old'));
+    const get = await getEvents(url, session, bearer('old'));
+    const posted = await postForEvents(url, rpc(1, 'ping'), session, { ...bearer('old'), ...events });
+    await posted.ended();
+    const again = { ...bearer('new'), ...events, 'mcp-session-id': session };
+    const refused = await fetch(url, { headers: { ...again, 'last-event-id': posted.seen.at(-1)?.id ?? '' } });
+    assert.equal(refused.status, 405, await refused.text());
+    await (await edge.prepare(tested.configWith({ auth: { ...auth, apiKeys: apiKeys.slice(1) } }))).apply();
+    await get.ended();
   } finally {
     await edge.close();
   }

@@ -13,8 +13,6 @@ interface Listen {
 export class OpenStreams {
   readonly #parts: StreamsParts;
   readonly #sessions = new Map<ClientSession, SessionStreams>();
-  /** Principals of the requests that opened the GET streams of sessions. Their credentials may be newer than those of the session. */
-  readonly #readers = new WeakMap<ClientSession, Principal>();
   readonly #listens = new Map<Listen, Principal>();
   /** Bounds subscription streams. */
   readonly listenCounts: StreamCounts;
@@ -34,10 +32,6 @@ export class OpenStreams {
     });
   }
 
-  setReader(session: ClientSession, reader: Principal): void {
-    this.#readers.set(session, reader);
-  }
-
   get listenCount(): number {
     return this.#listens.size;
   }
@@ -54,9 +48,7 @@ export class OpenStreams {
 
   /** Ends the streams of these principals on which no answer is due. A client may open another, with valid credentials. */
   endOf(isConcerned: (principal: Principal) => boolean): void {
-    for (const [session, streams] of this.#sessions) {
-      if (isConcerned(this.#readers.get(session) ?? session.caller.principal)) streams.drain();
-    }
+    for (const streams of this.#sessions.values()) if (isConcerned(streams.reader)) streams.drain();
     this.endListens(isConcerned);
   }
 

@@ -61,6 +61,7 @@ export class SessionStreams {
   #opensSinceMs = 0;
   #resumedFrom: string | undefined;
   #listening: EventStream | undefined;
+  #reader: Principal | undefined;
 
   constructor(session: ClientSession, { openEventLog, timers, metrics, memory }: StreamsParts) {
     this.#session = session;
@@ -99,6 +100,11 @@ export class SessionStreams {
     return ++this.#opens <= LIMITS.streamOpensPerMinute;
   }
 
+  /** The principal of the GET that has the GET stream. Its credentials may be newer than those of the session. */
+  get reader(): Principal {
+    return this.#reader ?? this.#session.caller.principal;
+  }
+
   /** Opens the GET stream of the session, and closes the previous one. @param reader the principal of the GET. */
   listen(response: ClientResponse, reader?: Principal): void {
     // A session with a GET stream never becomes idle, so the stream needs a connected client.
@@ -106,6 +112,7 @@ export class SessionStreams {
     this.#listening?.close();
     const stream = this.#create(this.#nextName(), 'get', undefined, () => this.#session.removeSink(stream));
     this.#listening = stream;
+    this.#reader = reader;
     stream.attach(response);
     this.#session.setSink(stream, reader);
   }
@@ -138,6 +145,7 @@ export class SessionStreams {
     if (id !== undefined && stream !== undefined && missing !== 'lost') {
       this.#parts.metrics.countResumption(recovered === undefined ? 'continued' : 'recovered');
       stream.attach(response, id.seq);
+      if (stream === this.#listening) this.#reader = reader;
       // The budget for slow readers may have ended the connection already.
       if (stream === this.#listening && stream.isConnected) this.#session.setSink(stream, reader);
     } else if (own?.request !== undefined) {
