@@ -5,6 +5,7 @@
  */
 
 import { isObjectText, RawObject } from '../json/json.ts';
+import { detach } from '../json/kept-text.ts';
 import { TextCache } from '../json/text-cache.ts';
 import { addToken, META, metaText, splitToken, tokenText, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
@@ -103,11 +104,16 @@ function read(meta: RawObject | undefined): EnvelopeReading {
   const logLevel = meta.string(META.logLevel);
   const envelope: Envelope = {
     version,
-    clientCapabilities: meta.object(META.clientCapabilities) ?? RawObject.EMPTY,
-    clientInfo: meta.object(META.clientInfo),
+    clientCapabilities: kept(meta.object(META.clientCapabilities)) ?? RawObject.EMPTY,
+    clientInfo: kept(meta.object(META.clientInfo)),
     logLevel: isSeverity(logLevel) ? logLevel : undefined,
   };
   return { kind: 'envelope', version, envelope };
+}
+
+/** Returns a copy. Client groups and streams keep it longer than the message. */
+function kept(object: RawObject | undefined): RawObject | undefined {
+  return object && RawObject.parse(detach(object.toString()));
 }
 
 /**

@@ -6,6 +6,7 @@ import * as fc from '../support/fast-check.ts';
 import { readEnvelope, withEnvelope, withoutEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { LATEST_MODERN } from '../../src/protocol/revisions.ts';
+import { usedBytes } from '../support/used-bytes.ts';
 
 const VERSION = 'io.modelcontextprotocol/protocolVersion';
 const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities';
@@ -98,6 +99,19 @@ test('an envelope is read, including unknown capabilities', () => {
 });
 
 const OURS = { version: LATEST_MODERN, clientCapabilities: RawObject.of({ roots: {} }) } as const;
+
+test('an envelope does not keep its message, also if that is too long to be cached', () => {
+  const before = usedBytes();
+  const envelopes = Array.from({ length: 20 }, (_, i) => {
+    const capabilities = { roots: { client: `one of twenty clients, ${i}` } };
+    const meta = { [VERSION]: LATEST_MODERN, [CAPABILITIES]: capabilities, pad: 'x'.repeat(5_000) };
+    const message = RawObject.of({ _meta: meta, pad: 'x'.repeat(1_000_000) }).toString();
+    return readEnvelope(RawObject.parse(Buffer.from(message).toString()));
+  });
+  const grownMiB = (usedBytes() - before) / 1_048_576;
+  assert.deepEqual(new Set(envelopes.map(({ kind }) => kind)), new Set(['envelope']));
+  assert.ok(grownMiB < 10, `20 envelopes of messages of 1 MB keep ${grownMiB} MiB`);
+});
 
 test('our envelope replaces the client’s; progress token and unknown members stay', () => {
   const from = params({ progressToken: 12, [VERSION]: 'x', [LEVEL]: 'debug', traceparent: '00-1', [INFO]: {} });
