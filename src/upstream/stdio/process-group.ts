@@ -54,7 +54,7 @@ export class ProcessGroup {
     let strayGraceMs = graceMs;
     if (!(await this.#isGone(patienceMs))) {
       this.#signal('SIGTERM');
-      void this.#guard.tagged.signal(this.#tag, 'SIGTERM');
+      void this.#guard.tagged.terminateOutside(this.#id, this.#tag);
       strayGraceMs = 0;
       if (!(await this.#isGone(graceMs))) {
         this.#signal('SIGKILL');

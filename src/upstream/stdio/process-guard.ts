@@ -6,7 +6,7 @@ import { TAG_NAME, TaggedProcesses } from './tagged-processes.ts';
 
 /**
  * The script of the guard. Reads `+<group>` and `-<group>` lines. At the end of its input, ends the remaining groups, and every
- * process whose environment has the variable `$1` (see {@link TaggedProcesses}). Plain POSIX shell. It ignores the signals that
+ * other process whose environment has the variable `$1` (see {@link TaggedProcesses}). Plain POSIX shell. It ignores the signals that
  * stop a whole service, because it has to outlive the gateway, whose stop may take a minute.
  */
 const SCRIPT = `
@@ -19,11 +19,18 @@ while read -r line; do
     -*) case $groups in *" $group "*) groups="\${groups%% $group *} \${groups#* $group }" ;; esac ;;
   esac
 done
+is_in_groups() {
+  read -r stat < "/proc/$1/stat"
+  set -- \${stat##*) }
+  case $groups in *" $3 "*) return 0 ;; esac
+  return 1
+}
 end_all() {
   for group in $groups; do kill "-$1" "-$group" 2>/dev/null; done
   for file in $(grep -lsaF "$2" /proc/[0-9]*/environ 2>/dev/null); do
     pid=\${file#/proc/}
-    kill "-$1" "\${pid%/environ}" 2>/dev/null
+    pid=\${pid%/environ}
+    is_in_groups "$pid" || kill "-$1" "$pid" 2>/dev/null
   done
 }
 end_all TERM "$1"

@@ -41,18 +41,25 @@ export class TaggedProcesses {
   /** Ends all processes with this tag: SIGTERM, and `graceMs` later SIGKILL. Resolves when none is left, in bounded time. */
   async end(tag: string, graceMs: number): Promise<void> {
     const killMs = performance.now() + graceMs;
-    while (await this.signal(tag, performance.now() < killMs ? 'SIGTERM' : 'SIGKILL')) {
+    const terminated = new Set<number>();
+    for (;;) {
+      const pids = (await this.pidsByTag()).get(tag) ?? [];
+      const nowMs = performance.now();
       // A process that hangs in the kernel may outlive SIGKILL.
-      if (performance.now() > killMs + KILL_MS) return;
+      if (pids.length === 0 || nowMs > killMs + KILL_MS) return;
+      for (const pid of pids) {
+        if (nowMs >= killMs) kill(pid, 'SIGKILL');
+        // Many programs take a second signal as "at once".
+        else if (!terminated.has(pid)) kill(pid, 'SIGTERM');
+        terminated.add(pid);
+      }
       await sleep(POLL_MS);
     }
   }
 
-  /** Signals all processes with this tag. Resolves with whether there was one. */
-  async signal(tag: string, signal: NodeJS.Signals): Promise<boolean> {
-    const pids = (await this.pidsByTag()).get(tag) ?? [];
-    for (const pid of pids) kill(pid, signal);
-    return pids.length > 0;
+  /** Sends SIGTERM to the processes with this tag that have left their process group. */
+  async terminateOutside(group: number, tag: string): Promise<void> {
+    for (const pid of (await this.pidsByTag()).get(tag) ?? []) if ((await groupOf(pid)) !== group) kill(pid, 'SIGTERM');
   }
 
   /** Resolves with the ids of running processes, by their tags. */
@@ -78,6 +85,14 @@ async function pidsByTag(prefix: string): Promise<ReadonlyMap<string, readonly n
     found.set(tag, [...(found.get(tag) ?? []), Number(name)]);
   }
   return found;
+}
+
+/** Resolves with the process group of a process, or with undefined if it has ended. */
+async function groupOf(pid: number): Promise<number | undefined> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '');
+  // The name of the program, in parentheses, may contain anything.
+  const [, group] = /^ \S+ \d+ (\d+)/.exec(stat.slice(stat.lastIndexOf(')') + 1)) ?? [];
+  return group === undefined ? undefined : Number(group);
 }
 
 function kill(pid: number, signal: NodeJS.Signals): void {

@@ -13,6 +13,14 @@ import { isGone, until } from '../../support/stdio.ts';
 const LIMIT = { timeout: 120_000 };
 const log = pino({ level: 'silent' });
 
+/** A shell command that runs a program which takes half a second to save its state after SIGTERM, and tells of each signal. */
+const CAREFUL = `'${process.execPath}' -e "${[
+  "process.on('SIGTERM', (signal) => process.stdout.write(signal))",
+  "process.once('SIGTERM', () => setTimeout(() => process.stdout.write(' saved', () => process.exit()), 500))",
+  'setInterval(() => {}, 1_000)',
+  'console.log(process.pid)',
+].join(';')}"`;
+
 /** Runs a script that prints the pid of a process, in a group of its own. */
 async function started(guard: ProcessGuard, script: string) {
   const tag = guard.tagged.next('up');
@@ -34,6 +42,21 @@ suite('a process group', { concurrency: 1 }, () => {
     await group.end(0, PATIENCE_MS);
     assert.deepEqual([group.hasExited, isGone(leader), isGone(other)], [true, true, true]);
   });
+
+  for (const [where, script] of [
+    ['a process', `exec ${CAREFUL}`],
+    ['a process that has left the group', `setsid ${CAREFUL} & read -r line`],
+  ] as const) {
+    test(`${where} gets SIGTERM once, and has the whole grace`, LIMIT, async () => {
+      await using guard = new ProcessGuard(log);
+      const { child, group } = await started(guard, script);
+      let output = '';
+      child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+      child.stdin.end();
+      await Promise.all([once(child, 'close'), group.end(200, PATIENCE_MS)]);
+      assert.equal(output, 'SIGTERM saved');
+    });
+  }
 
   // R11
   test('ends with SIGKILL if it ignores SIGTERM', LIMIT, async () => {

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { suite, test } from 'node:test';
 import { pino } from 'pino';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
 import { marker } from '../../support/leftovers.ts';
 import { childrenOf, isGone, until } from '../../support/stdio.ts';
 
@@ -38,6 +40,25 @@ suite('the process guard', { concurrency: 1 }, () => {
     await guard[Symbol.asyncDispose]();
     await until(() => isGone(second.pid), 'the second is gone');
     assert.ok(!isGone(first.pid) && !isGone(third.pid));
+  });
+
+  test('sends SIGTERM once to a process of a group', LIMIT, async () => {
+    const guard = new ProcessGuard(log);
+    const env = { ...process.env, ...marker(), [TAG_NAME]: guard.tagged.next('up') };
+    const program =
+      "process.on('SIGTERM', (signal) => process.stdout.write(signal)); setInterval(() => {}, 1_000); console.log('ready')";
+    const child = spawn(process.execPath, ['-e', program], {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env,
+    });
+    assert.ok(child.pid !== undefined);
+    await once(child.stdout, 'data');
+    let output = '';
+    child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    guard.add(child.pid);
+    await Promise.all([once(child, 'close'), guard[Symbol.asyncDispose]()]);
+    assert.deepEqual([output, child.signalCode], ['SIGTERM', 'SIGKILL']);
   });
 
   test('is started again with all groups after it was killed', LIMIT, async () => {
