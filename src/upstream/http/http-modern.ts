@@ -1,9 +1,9 @@
-import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { malformedAnswer, wasAnswerTo } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import type { GatewayError } from '../../errors.ts';
-import type { Message } from '../../protocol/jsonrpc.ts';
+import type { Message, MessageError } from '../../protocol/jsonrpc.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
@@ -125,14 +125,19 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     readMessages(
       text,
       (message) => this.#deliver(message, post),
-      (error) => {
-        this.options.dropped.logMalformed(post.method, error);
-        if (error.limit !== undefined) this.options.onLimit?.(error.limit);
-        if (post.isAnswered) post.cancel();
-        else post.fail(malformedAnswer(this.options.upstream, error));
-      },
+      (error) => this.#onMalformed(error, post),
       'result',
     );
+  }
+
+  #onMalformed(error: MessageError, post: UpstreamPost): void {
+    this.options.dropped.logMalformed(post.method, error);
+    if (error.limit !== undefined) this.options.onLimit?.(error.limit);
+    post.blockSocketReuse();
+    this.#events.onDropped(post.id);
+    if (post.isAnswered) post.cancel();
+    else if (post.id !== undefined && wasAnswerTo(post.id, error))
+      post.fail(malformedAnswer(this.options.upstream, error));
   }
 
   #deliver(message: Message, post: UpstreamPost): void {

@@ -1,4 +1,4 @@
-import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { malformedAnswer, wasAnswerTo } from '../rpc/malformed-answer.ts';
 import type { DroppedMessages } from '../rpc/dropped-messages.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { Logger } from 'pino';
@@ -8,7 +8,6 @@ import { type GatewayError, upstreamError } from '../../errors.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
-import { RPC } from '../../protocol/rpc-codes.ts';
 import { Cookies } from './cookies.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
@@ -268,10 +267,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.#events.onDropped(about?.id);
     // On the server's stream, an answer names its request.
     const post = about ?? this.#posts.get(sentBackId(error.id))?.post;
-    // Text that is not JSON was most likely the answer. A malformed message with another id was not.
-    if (post?.id === undefined || post.isAnswered) return;
-    const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
-    if (!isWhole && sentBackId(error.id) !== post.id) return;
+    if (post?.id === undefined || post.isAnswered || !wasAnswerTo(post.id, error)) return;
     const failure = malformedAnswer(this.options.upstream, error);
     const stream = this.#posts.get(post.id)?.stream;
     if (stream === undefined) {

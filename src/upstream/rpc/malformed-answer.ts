@@ -1,5 +1,13 @@
 import { type GatewayError, upstreamError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
+import { sentBackId } from './request-ids.ts';
+
+/** Returns whether a malformed text on the stream of a request was most likely its answer. A message with another id, or none, was not. */
+export function wasAnswerTo(id: number, { id: sentBack, code, refused }: MessageError): boolean {
+  const isText = code === RPC.parseError || (refused !== undefined && refused !== 'requestIdChars');
+  return isText || sentBackId(sentBack) === id;
+}
 
 /**
  * Returns the error of a request whose answer is no JSON-RPC message. Names the exceeded bound. Other reasons may quote the

@@ -136,6 +136,8 @@ const IGNORED = [
   { what: 'events of another type', sent: 'event: x\ndata: y\n\n', lines: 0 },
   { what: 'events without data', sent: 'data:\n\n', lines: 0 },
   { what: 'unknown fields', sent: 'x\n', lines: 0 },
+  { what: 'malformed answers', sent: event(MALFORMED), lines: 1 },
+  { what: 'malformed notifications', sent: event('{"jsonrpc":"2.0","method":"x","params":null}'), lines: 1 },
 ] as const;
 
 const STRAY = [
@@ -148,8 +150,6 @@ const STRAY = [
     lines: 1,
   },
   { what: 'answers to unknown requests', kind: 'sse', transport: sseTransport, sent: event(UNKNOWN), lines: 0 },
-  { what: 'malformed answers', kind: 'http', transport: httpTransport, sent: event(MALFORMED), lines: 1 },
-  { what: 'malformed answers', kind: 'sse', transport: sseTransport, sent: event(MALFORMED), lines: 1 },
   { what: 'progress of no request', kind: 'http', transport: httpTransport, sent: event(STRAY_PROGRESS), lines: 0 },
   ...IGNORED.flatMap((ignored) => KINDS.map((kind) => ({ ...ignored, ...kind }))),
 ] as const;
