@@ -106,6 +106,8 @@ export const LIMITS = {
   stderrLineBytes: KIB,
   /** Lines of the stderr of one upstream process that are logged. */
   stderrLinesPerSecond: 100,
+  /** Lines of the stderr of one program that are read. */
+  stderrLinesReadPerSecond: 20_000,
 
   /** Output of `npx` when the gateway asks which command it would run: a command and its environment. */
   npxOutputChars: MIB,

@@ -16,7 +16,7 @@ const EMPTY = Buffer.alloc(0);
 type OnLine = (line: string, isCut: boolean) => void;
 
 /**
- * Splits a byte stream into lines that end in LF or CRLF. Empty lines are ignored.
+ * Splits a byte stream into lines that end in LF or CRLF. Empty lines are only counted.
  *
  * Buffers at most one line of `limitBytes`, line break not counted. A longer line is reported once, as soon as its
  * length is known, and skipped to its end.
@@ -25,13 +25,16 @@ export class LineSplitter {
   /** The longest line. Another value holds for an unfinished line too. */
   limitBytes: number;
   readonly #onLine: OnLine;
+  readonly #onEmpty: (() => void) | undefined;
   #partial: Buffer = EMPTY;
   #partialBytes = 0;
   #isSkipping = false;
 
-  constructor(limitBytes: number, onLine: OnLine) {
+  /** @param onEmpty called for each empty line. */
+  constructor(limitBytes: number, onLine: OnLine, onEmpty?: () => void) {
     this.limitBytes = limitBytes;
     this.#onLine = onLine;
+    this.#onEmpty = onEmpty;
   }
 
   /** Bytes of the unfinished line. */
@@ -60,12 +63,12 @@ export class LineSplitter {
 
   /** Ends the stream and reports its last line, which has no line break. */
   end(): void {
-    this.#emitPartial();
+    if (this.#partialBytes > 0) this.#emitPartial();
   }
 
   #emit(bytes: Buffer, start: number, end: number): void {
     const stop = end > start && bytes[end - 1] === CR ? end - 1 : end;
-    if (stop === start) return;
+    if (stop === start) return this.#onEmpty?.();
     const isCut = stop - start > this.limitBytes;
     this.#onLine(bytes.toString('utf8', start, isCut ? start + this.limitBytes : stop), isCut);
   }

@@ -20,12 +20,11 @@ export class RecentLines {
     this.#limitChars = limitChars;
   }
 
-  /** Adds a line. A line longer than the limit is cut; blank lines and options are ignored. */
+  /** Adds a line, as {@link printedLine} returns it. Blank lines and options are ignored. */
   add(line: string): void {
-    const kept = printedLine(line, this.#limitChars);
-    if (kept.trim() === '' || OPTION.test(kept)) return;
-    this.#lines.push(kept);
-    this.#chars += kept.length;
+    if (line.trim() === '' || OPTION.test(line)) return;
+    this.#lines.push(line);
+    this.#chars += line.length;
     while (this.#chars > this.#limitChars && this.#lines.length > 1) {
       this.#chars -= this.#lines.shift()?.length ?? 0;
     }

@@ -1,6 +1,8 @@
+import type { ChildProcess } from 'node:child_process';
 import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
+import { TokenBucket } from '../rpc/token-bucket.ts';
 import { severityOf } from './line-severity.ts';
 import { printedLine, RecentLines } from './recent-lines.ts';
 import { tellingLine } from './telling-line.ts';
@@ -22,7 +24,14 @@ export class StderrLog {
   readonly #parts: StderrLogParts;
   readonly #now: () => number;
   readonly #recent = new RecentLines(TAIL_CHARS);
-  readonly #lines = new LineSplitter(LIMITS.stderrLineBytes, (line, isCut) => this.#add(line, isCut));
+  readonly #lines = new LineSplitter(
+    LIMITS.stderrLineBytes,
+    (line, isCut) => this.#add(line, isCut),
+    () => this.#countRead(),
+  );
+  readonly #readRate = new TokenBucket(LIMITS.stderrLinesReadPerSecond);
+  /** The time until more may be read (ms). */
+  #waitMs = 0;
   #secondMs = 0;
   /** Lines of the current second, and those of them that are not logged. */
   #count = 0;
@@ -31,6 +40,25 @@ export class StderrLog {
   constructor(parts: StderrLogParts) {
     this.#parts = parts;
     this.#now = parts.now ?? (() => performance.now());
+  }
+
+  /** Reads the stderr of a program, and pauses if there are too many lines. Then the program waits until it can print. */
+  read(child: ChildProcess): void {
+    const { stderr } = child;
+    let hasExited = false;
+    stderr?.on('data', (chunk: Buffer) => {
+      this.push(chunk);
+      if (this.#waitMs === 0 || hasExited) return;
+      stderr.pause();
+      this.#parts.onLimit?.('stderrLinesReadPerSecond');
+      setTimeout(() => stderr.resume(), this.#waitMs).unref();
+    });
+    stderr?.on('end', () => this.end());
+    child.once('exit', () => {
+      // The rest is short, and may say why.
+      hasExited = true;
+      stderr?.resume();
+    });
   }
 
   push(chunk: Buffer): void {
@@ -55,7 +83,12 @@ export class StderrLog {
     return this.#recent.toString();
   }
 
+  #countRead(): void {
+    this.#waitMs = this.#readRate.take(this.#now());
+  }
+
   #add(text: string, isCut: boolean): void {
+    this.#countRead();
     const { log, secrets, onLimit } = this.#parts;
     if (isCut) onLimit?.('stderrLineBytes');
     const shown = secrets.reduce((line, secret) => line.replaceAll(secret, '[redacted]'), text);

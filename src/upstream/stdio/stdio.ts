@@ -214,8 +214,7 @@ class StdioTransport implements Transport {
     });
     child.stdout.on('error', () => this.#awaitRest('closed its output'));
 
-    child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk));
-    child.stderr.on('end', () => this.#stderr.end());
+    this.#stderr.read(child);
     child.stderr.on('error', (error) => this.#log.debug({ err: error }, 'cannot read the stderr of the upstream'));
 
     child.stdin.on('error', () => {

@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
 import { createLogger } from '../../../src/telemetry/log.ts';
 import { configSecrets } from '../../../src/upstream/stdio/launch/config-secrets.ts';
 import { StderrLog } from '../../../src/upstream/stdio/stderr-log.ts';
+
+const LIMIT = { timeout: 120_000 };
 
 /** Returns a stderr log of upstream `files`, its log lines and the limits that were reached. */
 function stderrLog(secrets: readonly string[] = []) {
@@ -31,7 +35,7 @@ test('a line of stderr is logged with the upstream and its severity', () => {
 
 test('limit stderrLineBytes: a longer line is cut', () => {
   const { stderr, lines, limits } = stderrLog();
-  stderr.push(Buffer.from(`${'x'.repeat(100_000)}\nnext\n`));
+  stderr.push(Buffer.from(`${'x'.repeat(40_000)}\nnext\n`));
   assert.equal(lines.length, 2);
   assert.ok(String(lines[0]?.['line']).length <= LIMITS.stderrLineBytes + 1);
   assert.deepEqual(limits, ['stderrLineBytes']);
@@ -55,6 +59,19 @@ test('limit stderrLinesPerSecond: further lines are counted, and the latest are 
   );
   assert.deepEqual(limits, ['stderrLinesPerSecond']);
 });
+
+for (const line of ['x', '']) {
+  test(`limit stderrLinesReadPerSecond: a flood of "${line}" lines is read slowly, to its end`, LIMIT, async () => {
+    const limits = new Set<string>();
+    const stderr = new StderrLog({ log: createLogger('silent'), secrets: [], onLimit: (limit) => limits.add(limit) });
+    const program = `process.stderr.write('${line}\\n'.repeat(40_000)); console.error('the end')`;
+    const child = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'ignore', 'pipe'] });
+    stderr.read(child);
+    await once(child, 'close');
+    assert.deepEqual([...limits], ['stderrLinesReadPerSecond']);
+    assert.equal(stderr.last, 'the end');
+  });
+}
 
 test('an error before a long help text is the likely cause of an end', () => {
   const { stderr } = stderrLog();

@@ -157,7 +157,7 @@ function outputOf(child: ChildProcess, stderr: StderrLog, until: 'printed' | 'cl
     child.stdout?.off('data', onText).resume();
   };
   child.stdout?.setEncoding('utf8').on('data', onText);
-  child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
+  stderr.read(child);
   child.once('error', reject);
   child.once('close', () => resolve(output));
   return promise;
