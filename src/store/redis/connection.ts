@@ -321,6 +321,7 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
           sentinels: hosts,
           name: target.master,
           sentinelRetryStrategy: retryStrategy,
+          sentinelCommandTimeout: CONNECT_MS,
           enableTLSForSentinelMode: target.tls,
           ...(target.tls ? { sentinelTLS: tls.tls } : {}),
         }

@@ -20,6 +20,7 @@ import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { RedisTasks } from '../../../src/store/redis/task-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
 import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
+import { TcpRelay } from '../../support/tcp-relay.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { keyOf } from '../api-key-store.contract.ts';
 
@@ -156,4 +157,13 @@ test('every store works behind a sentinel, also after a failover', OPTIONS, asyn
     ),
   );
   await useAll({ ...config, prefix: `${config.prefix.slice(0, 20)}-2` });
+});
+
+test('a sentinel that answers nothing is passed over', OPTIONS, async () => {
+  await using sentinel = await startSentinel();
+  await using relay = await TcpRelay.open(sentinel.port);
+  relay.pause();
+  const url = `redis+sentinel://127.0.0.1:${relay.port},127.0.0.1:${sentinel.port}/main`;
+  const { connection } = await openRedis(redisConfig(url));
+  assert.equal(await connection.command('PING'), 'PONG');
 });
