@@ -19,6 +19,7 @@ import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { RedisTasks } from '../../../src/store/redis/task-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
+import { freePort } from '../../support/free-port.ts';
 import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
 import { TcpRelay } from '../../support/tcp-relay.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -166,4 +167,15 @@ test('a sentinel that answers nothing is passed over', OPTIONS, async () => {
   const url = `redis+sentinel://127.0.0.1:${relay.port},127.0.0.1:${sentinel.port}/main`;
   const { connection } = await openRedis(redisConfig(url));
   assert.equal(await connection.command('PING'), 'PONG');
+});
+
+test('a start whose sentinels cannot be reached, or know no such master, fails', OPTIONS, async () => {
+  await using sentinel = await startSentinel();
+  for (const place of [`127.0.0.1:${await freePort()}/main`, `127.0.0.1:${sentinel.port}/other`]) {
+    const config = redisConfig(`redis+sentinel://${place}`);
+    await assert.rejects(RedisConnection.open(config, { onCommandFailed: () => undefined }, { startMs: 500 }), {
+      name: 'StartError',
+      message: /^Redis cannot be used at 127\.0\.0\.1:\d+ \(gateway\.redis\.url\): All sentinels are unreachable/,
+    });
+  }
 });
