@@ -254,9 +254,12 @@ export class RedisConnection implements AsyncDisposable {
   }
 }
 
-/** Replies of a Redis that cannot serve now, though it may later. */
+/**
+ * Replies of a Redis that cannot serve now, though it may later. Those that begin with `ERR` are of scripts in a cluster: their slot moves to
+ * another node, or the cluster is down.
+ */
 const UNAVAILABLE =
-  /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|MISCONF|NOAUTH|WRONGPASS|NOPERM|BUSY)\b/;
+  /^(?:(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|MISCONF|NOAUTH|WRONGPASS|NOPERM|BUSY)\b|ERR Script attempted to (?:access a non local key|execute a ))/;
 
 /** Returns whether Redis itself has answered with this error. */
 function isReply(thrown: unknown): thrown is Error {

@@ -179,6 +179,26 @@ test('in a cluster messages are missed when the channels move to another connect
   assert.equal(missed, 1);
 });
 
+test('a script that uses an entry of a slot under way to another node is unavailable', OPTIONS, async () => {
+  await using cluster = await startCluster();
+  await using connection = await RedisConnection.open(redisConfig(cluster.url), { onCommandFailed: () => undefined });
+  await connection.command('SET', '{a}1', 'x');
+  const slot = String(await connection.command('CLUSTER', 'KEYSLOT', '{a}1'));
+  const [nodes, ids]: [RedisConnection[], string[]] = [[], []];
+  await using stack = new AsyncDisposableStack();
+  for (const node of cluster.nodes) {
+    const direct = stack.use(await open(node));
+    const hasSlot = (await direct.command('CLUSTER', 'COUNTKEYSINSLOT', slot)) === 1;
+    nodes[hasSlot ? 'unshift' : 'push'](direct);
+    ids[hasSlot ? 'unshift' : 'push'](String(await direct.command('CLUSTER', 'MYID')));
+  }
+  await nodes[1]?.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[0] ?? '');
+  await nodes[0]?.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[1] ?? '');
+  // It is not among the keys of the script, as entries whose names it reads from another one.
+  const script = scriptOf('return redis.call("GET", KEYS[1] .. "2")');
+  await assert.rejects(connection.run(script, ['{a}1'], []), isUnavailable);
+});
+
 test('a start with a cluster whose nodes announce an unreachable address ends', OPTIONS, async () => {
   const options = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.9', '--cluster-announce-port', '1'];
   await using server = await RedisServer.start(...options);
