@@ -45,7 +45,9 @@ export function settingsOf(source: SettingsSource): readonly Setting[] {
     if (option !== undefined) return { key, value: option.value, origin: 'command line', place: option.option };
     const given = valueAt(gateway.data, path.slice(1));
     if (given === undefined) return { key, value: fallback, origin: 'default' };
-    return { key, value: redacted(given, path), origin: 'file', place: placeOf(document, path) };
+    // Access rules compare with values of any kind, which stay unexpanded as in upstreams.
+    const written = path[1] === 'access' ? valueAt(document.data, path) : undefined;
+    return fromFile(document, path, typeof written === 'object' ? written : given);
   });
   // A schema with a name is a reference to its definition.
   const { $defs, ...whole } = z.toJSONSchema(upstreamSchema, { io: 'input' });

@@ -91,3 +91,21 @@ for (const { name, entry, map, shown } of rows) {
     assert.deepEqual(await settingsOfEntry(entry, map), shown);
   });
 }
+
+test('the list of settings shows access rules without the values of variables', async () => {
+  const when = 'args.pin == "${PIN}"';
+  const test = { as: { claims: { pin: '${PIN}' } }, upstream: 'a', tool: 't', expect: 'deny' };
+  const access = { roles: { r: { when } }, grants: [{ roles: ['r'], keys: ['${PIN}'] }], tests: [test] };
+  const gateway = {
+    access,
+    listen: '127.0.0.1:${PORT}',
+    auth: { apiKeys: [{ name: SECRET, sha256: '1'.repeat(64) }] },
+  };
+  const text = JSON.stringify({ gateway, mcpServers: { a: { command: 'node' } } });
+  const { settings } = await loadText(text, { name: 'linkspan.json', env: { PIN: SECRET, PORT: '4000' } });
+  const listed = new Map(settings().map(({ key, value }) => [key, value]));
+  assert.deepEqual(listed.get('gateway.access.roles'), access.roles);
+  assert.deepEqual(listed.get('gateway.access.grants'), access.grants);
+  assert.deepEqual(listed.get('gateway.access.tests'), access.tests);
+  assert.equal(listed.get('gateway.listen'), '127.0.0.1:4000');
+});
