@@ -6,11 +6,12 @@ import type { EntryPath } from './upstreams/client-file.ts';
 
 /** Settings that are secrets as a whole. */
 const SECRETS: ReadonlySet<string> = new Set(['clientSecret', 'privateKey', 'wrappingKeys', 'chainKeys']);
+const PASSWORD = /^[^:]+:\/\/[^/?#@:]*:[^/?#@]+@/;
 const OTHERS_MAY_READ = 0o004;
 
 /**
- * Returns a warning for each secret in a config file that every user of the machine can read. Secrets are those of the gateway, and each
- * `clientSecret` or `privateKey` of an upstream. A secret that the file takes from elsewhere by `${…}` is not in it.
+ * Returns a warning for each secret in a config file that every user of the machine can read. Secrets are those of the gateway, and the
+ * `auth` and `tls` of each upstream. A secret that the file takes from elsewhere by `${…}` is not in it.
  *
  * @param mode that of the file.
  * @param entries the upstreams that the file has.
@@ -22,8 +23,11 @@ export function readableSecrets(
   entries: readonly EntryPath[],
 ): string[] {
   if (process.platform === 'win32') return [];
-  const auths = entries.map(({ path }): Path => [...path, 'auth']);
-  const paths = [['gateway'], ...auths].flatMap((path) => [...secretsIn(valueAt(document.data, path), path)]);
+  const ofUpstreams = entries.flatMap(({ path }): Path[] => [
+    [...path, 'auth'],
+    [...path, 'tls'],
+  ]);
+  const paths = [['gateway'], ...ofUpstreams].flatMap((path) => [...secretsIn(valueAt(document.data, path), path)]);
   if (paths.length === 0) return [];
   if ((mode & OTHERS_MAY_READ) === 0) return [];
   const octal = (mode & 0o777).toString(8).padStart(4, '0');
@@ -36,7 +40,9 @@ function* secretsIn(value: Data | undefined, path: Path): Iterable<Path> {
     for (const [index, item] of value.entries()) yield* secretsIn(item, [...path, index]);
   } else if (isRecord(value)) {
     for (const [key, member] of Object.entries(value)) {
-      const isSecret = SECRETS.has(key) || path.at(-1) === 'headers' || (key === 'url' && hasPassword(member));
+      const place = path.at(-1);
+      const isSecret =
+        SECRETS.has(key) || place === 'headers' || (place === 'tls' && key === 'key') || hasPassword(member);
       if (isSecret && [member].flat().some(isLiteral)) yield [...path, key];
       else if (!isSecret) yield* secretsIn(member, [...path, key]);
     }
@@ -48,5 +54,5 @@ function isLiteral(value: unknown): boolean {
 }
 
 function hasPassword(value: unknown): boolean {
-  return typeof value === 'string' && !value.includes('${') && (URL.parse(value)?.password ?? '') !== '';
+  return typeof value === 'string' && PASSWORD.test(value);
 }

@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { loadConfig } from '../../src/config/load.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { loadText, problemsOf } from '../support/config-file.ts';
 import { shortened } from '../support/test-name.ts';
 
@@ -523,6 +524,22 @@ test('a secret in a file that every user can read is a warning, and not shown', 
     assert.match(both, /redis\.url: a secret .*\n.*redis\.wrappingKeys: a secret/);
     assert.doesNotMatch(both, /canary/);
     assert.equal(await warningsOf('${SECRET}', ', redis: {url: "redis://127.0.0.1", wrappingKeys: ["${KEY}"]}'), '');
+    const egress = await warningsOf('${SECRET}', ', egress: {proxy: "http://u:canary-4711@p:1"}');
+    assert.match(egress, /egress\.proxy: a secret/);
+    assert.doesNotMatch(egress, /canary/);
+    assert.equal(await warningsOf('${SECRET}', ', egress: {proxy: "http://u:${SECRET}@p:1"}'), '');
+    const cluster = await warningsOf(
+      '${SECRET}',
+      ', redis: {url: "redis+cluster://:canary-4711@h:1,h:2", wrappingKeys: ["${KEY}"]}',
+    );
+    assert.match(cluster, /redis\.url: a secret/);
+    await using made = await makeCertificate();
+    const pem = JSON.stringify({ cert: made.cert, key: made.key });
+    const tls = await warningsOf('${SECRET}', `, audit: {otlp: {endpoint: "https://c", tls: ${pem}}}`);
+    assert.match(tls, /^\S+ gateway\.audit\.otlp\.tls\.key: a secret .*$/);
+    await writeFile(file, `mcpServers: {up: {url: "https://x", tls: ${pem}}}\n`);
+    const tlsOfUpstream = (await loadConfig(file, { env: {} })).warnings.join('\n');
+    assert.match(tlsOfUpstream, /^\S+ mcpServers\.up\.tls\.key: a secret .*$/);
     const auth = '{kind: clientCredentials, issuer: "https://i", clientId: c, clientSecret: canary-4711}';
     for (const key of ['mcpServers', 'servers', 'context_servers']) {
       await writeFile(file, `${key}: {up: {url: "https://x", auth: ${auth}}}\n`);
