@@ -1,8 +1,10 @@
 import { isIP } from 'node:net';
+import type { HttpBindings } from '@hono/node-server';
 import { Hono } from 'hono';
 
 import { type Metrics, METRICS_TYPE } from '../telemetry/metrics.ts';
 import { type AdminApp, answerWith } from './admin/admin-app.ts';
+import type { OnRefused } from './admin/access.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './admin/answers.ts';
 
@@ -10,6 +12,10 @@ import type { ConfigState } from './admin/answers.ts';
 export interface Readiness {
   readonly ready: boolean;
   readonly reasons: readonly string[];
+}
+
+interface Env {
+  Bindings: Partial<HttpBindings>;
 }
 
 /** Data for the operator's port. Every request reads it afresh. */
@@ -22,6 +28,7 @@ export interface OperatorView {
   /** True if only this machine reaches the port. Otherwise names and reasons are shown by the admin API alone. */
   readonly isLocal: boolean;
   readonly admin: AdminApp;
+  readonly onRefused: OnRefused;
   ready(): Readiness | Promise<Readiness>;
   /** Returns the status of each upstream, as JSON. */
   upstreams(): Promise<readonly object[]>;
@@ -44,8 +51,8 @@ function isOwnHost(header: string | undefined, allowed: readonly string[]): bool
  * Creates the app of the operator's port. Probes and metrics are open. Status is open if only this machine reaches the port. The admin API
  * needs the key of an operator.
  */
-export function createOperatorApp(view: OperatorView): Hono {
-  const app = new Hono();
+export function createOperatorApp(view: OperatorView): Hono<Env> {
+  const app = new Hono<Env>();
   const startedAt = new Date(view.startedAtMs).toISOString();
 
   app.use(async (c, next) => {
@@ -53,6 +60,7 @@ export function createOperatorApp(view: OperatorView): Hono {
     c.header('X-Content-Type-Options', 'nosniff');
     const isAdmin = c.req.path.startsWith(`${ADMIN_PATH}/`);
     if (!isOwnHost(c.req.header('host'), view.allowedHosts)) {
+      view.onRefused('forbidden', c.env.incoming);
       const message = 'Host not allowed. Use an address, or add the name to allowedHosts.';
       return c.json(isAdmin ? { error: 'forbidden', message } : { error: message }, 403);
     }

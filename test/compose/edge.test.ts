@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { test } from 'node:test';
 import { queryObjects } from 'node:v8';
+import type { HttpBindings } from '@hono/node-server';
 import { Hono } from 'hono';
 import { pino } from 'pino';
 import { Agent } from 'undici';
@@ -53,10 +54,11 @@ async function testEdge(memory = memoryUpstream({})) {
     version: '0',
     startedAtMs: 0,
     isLocal: true,
-    admin: new Hono<{ Variables: { operator: string } }>().get('/hang', () => {
+    admin: new Hono<{ Bindings: Partial<HttpBindings>; Variables: { operator: string } }>().get('/hang', () => {
       asked.resolve();
       return new Promise<Response>(() => undefined);
     }),
+    onRefused: () => undefined,
     ready: () => ({ ready: true, reasons: [] }),
     upstreams: async () => [],
     config: () => STATE,

@@ -144,6 +144,26 @@ test('a refusal is recorded with the address that a trusted proxy names', TIMEOU
 });
 
 // SEC-44
+test('a refusal on the port of operators is recorded as answered, with its address', TIMEOUT, async () => {
+  await using gateway = await startGateway({ mcpServers: {}, gateway: { audit: { file: 'audit.log' } } });
+  const refused = [
+    { headers: { host: 'evil.example' }, error: 'forbidden', status: 403 },
+    { headers: { origin: 'https://evil.example' }, error: 'forbidden', status: 403 },
+    { headers: { authorization: 'Bearer a, Bearer b' }, error: 'invalid-request', status: 400 },
+    { headers: { authorization: 'Bearer no-such-key' }, error: 'unauthorized', status: 401 },
+  ];
+  for (const { headers, status } of refused)
+    assert.equal((await send(`${gateway.operatorUrl}/admin/v1/status`, { headers })).status, status);
+  const path = join(gateway.dir, 'audit.log');
+  const records = async () => (await recordsIn(path)).filter(({ kind }) => kind === 'refused');
+  await waitUntil(async () => (await records()).length === refused.length);
+  assert.deepEqual(
+    (await records()).map(({ error, status, reason, address }) => ({ error, status, reason, address })),
+    refused.map(({ error, status }) => ({ error, status, reason: `operator ${error}`, address: '127.0.0.1' })),
+  );
+});
+
+// SEC-44
 test('no secret of clients, operators, upstreams and config is in a record', TIMEOUT, async () => {
   const secrets: string[] = [];
   const canary = (): string => {

@@ -242,6 +242,7 @@ function operatorPaths(): readonly string[] {
     startedAtMs: 0,
     isLocal: true,
     admin,
+    onRefused: unused,
     ready: unused,
     upstreams: unused,
     config: unused,

@@ -57,10 +57,11 @@ async function get(
     upstreams: async () => [FILES],
     isLocal: true,
     admin: new Hono(),
+    onRefused: () => undefined,
     config: () => CONFIG,
     ...view,
   });
-  return await app.request(path, { method, headers: { host } });
+  return await app.request(path, { method, headers: { host } }, {});
 }
 
 test('/livez and /startupz answer 200, whether ready or not', async () => {

@@ -1,7 +1,9 @@
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { isLoopback } from '../../config/schema/address.ts';
+import { ClientAddresses } from '../../downstream/admission/client-address.ts';
 import type { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
 import { GatewayError } from '../../errors.ts';
+import type { OnRefused } from '../../operator/admin/access.ts';
 import { type AdminParts, createAdminApp } from '../../operator/admin/admin-app.ts';
 import { createOperatorApp, type OperatorView } from '../../operator/app.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -30,28 +32,28 @@ export function operatorHandlerOf({
   upstreams,
   ...parts
 }: OperatorHandlerParts): HandlerOf {
-  const admin = createAdminApp({
-    ...parts,
-    version: VERSION,
-    onRefused: (reason) => {
-      metrics.countAuthFailure(`operator ${reason}`);
-      refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
-    },
-    onLimit: (limit) => metrics.countLimit(limit),
-  });
-  return ({ allowedHosts }, { host }) => ({
-    app: createOperatorApp({
+  return ({ allowedHosts, trustedProxies }, { host }) => {
+    const addresses = new ClientAddresses(trustedProxies);
+    const onRefused: OnRefused = (error, incoming) => {
+      const reason = `operator ${error}`;
+      metrics.countAuthFailure(reason);
+      refusals?.record({ error: new GatewayError(error), reason, address: incoming && addresses.of(incoming) });
+    };
+    const onLimit: AdminParts['onLimit'] = (limit) => metrics.countLimit(limit);
+    const app = createOperatorApp({
       metrics: shownMetrics,
       version: VERSION,
       allowedHosts,
       startedAtMs,
       isLocal: isLoopback(host),
-      admin,
+      admin: createAdminApp({ ...parts, version: VERSION, onRefused, onLimit }),
+      onRefused,
       ready,
       config: () => parts.port.config.state,
       upstreams,
-    }),
-  });
+    });
+    return { app };
+  };
 }
 
 /** Returns the function that records the operations of operators in the audit log, if there is one. */

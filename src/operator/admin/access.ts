@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import type { ApiKeys } from '../../auth/api-key.ts';
 import { credentialsOf } from '../../auth/bearer.ts';
 import type { RefusalCode } from './answers.ts';
@@ -12,10 +13,16 @@ export interface AdminHeaders {
   readonly secFetchSite: string | undefined;
 }
 
+/** The reason to refuse a request whatever it asks for. */
+export type SenderFault = Extract<RefusalCode, 'unauthorized' | 'forbidden' | 'invalid-request'>;
+
+/** Counts and records a refused request. @param incoming undefined if it has not come over HTTP. */
+export type OnRefused = (error: SenderFault, incoming: IncomingMessage | undefined) => void;
+
 /** The operator of a request, or the reason to refuse it. */
 export type Access =
   | { readonly kind: 'operator'; readonly name: string }
-  | { readonly kind: 'refused'; readonly error: RefusalCode; readonly message: string };
+  | { readonly kind: 'refused'; readonly error: SenderFault; readonly message: string };
 
 const HOW =
   'Send "Authorization: Bearer <key>" with a key of gateway.operatorKeys. The CLI on the machine of the gateway reads its key from the state directory.';

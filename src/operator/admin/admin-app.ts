@@ -1,3 +1,4 @@
+import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono } from 'hono';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
@@ -5,7 +6,7 @@ import { changedNumber, infiniteNumber } from '../../json/changed-number.ts';
 import { CLIENT_BOUNDS, JsonTextError, RawObject } from '../../json/json.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { escapeUnseen, shownText } from '../../peer-text.ts';
-import { type AdminHeaders, admitOperator } from './access.ts';
+import { type AdminHeaders, admitOperator, type OnRefused } from './access.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import type { RefusalCode } from './answers.ts';
 import { logStream } from './log-stream.ts';
@@ -18,13 +19,14 @@ export interface AdminParts {
   readonly operators: () => ApiKeys;
   readonly version: string;
   readonly log: Logger;
-  readonly onRefused: (reason: string) => void;
+  readonly onRefused: OnRefused;
   /** Runs before an operation that changes something. @param target what it changes, if that has an id. */
   readonly onOperation?: (operator: string, operation: string, target: string | undefined) => void;
   readonly onLimit: (limit: LimitName) => void;
 }
 
 interface Env {
+  Bindings: Partial<HttpBindings>;
   Variables: { operator: string };
 }
 
@@ -65,7 +67,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
   app.use(async (c, next) => {
     const access = admitOperator(headersOf(c), operators());
     if (access.kind === 'refused') {
-      onRefused(access.error);
+      onRefused(access.error, c.env.incoming);
       const challenge =
         access.error === 'unauthorized' ? { 'WWW-Authenticate': 'Bearer realm="linkspan operator"' } : {};
       return refuse(c, access.error, access.message, challenge);
