@@ -95,7 +95,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
     app.on(route.method.toUpperCase(), patternOf(route.path), async (c) => {
       const body = await readBody(c, route, onLimit);
       const operator = c.get('operator');
-      if (route.method !== 'get') {
+      if (route.changes) {
         onOperation?.(operator, route.operationId, c.req.param('id'));
         log.info({ operator, operation: route.operationId, target: c.req.param('id') }, 'operator request');
       }

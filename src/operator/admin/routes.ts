@@ -20,6 +20,8 @@ export interface AdminRoute {
   /** Without members if there is none. */
   readonly query: z.ZodObject;
   readonly body: z.ZodObject;
+  /** True if the operator changes something, which the log and the audit log tell. */
+  readonly changes: boolean;
   /** True if an upstream gets the numbers of the body, so that a changed one is refused. */
   readonly isBodySent: boolean;
   readonly answer: z.ZodType;
@@ -49,6 +51,7 @@ interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.Z
 > {
   readonly query: Q;
   readonly body: B;
+  readonly changes?: boolean;
   readonly isBodySent?: boolean;
   readonly answer: A;
   readonly handle: (
@@ -65,6 +68,7 @@ function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType
   return {
     method,
     path,
+    changes: method !== 'get',
     isBodySent: false,
     ...parts,
     run: async (port, request) => {
@@ -186,6 +190,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       name: z.string().describe('The published name or URI.'),
       args: z.record(z.string(), z.unknown()).optional().describe('The arguments of the call.'),
     }),
+    changes: false,
     answer: answers.explainAnswer,
     handle: (port, { body }) => port.explain({ ...body, args: body.args }),
   }),

@@ -74,7 +74,7 @@ for (const { name, body, says, limits } of refused) {
 test('explain accepts the payload of a token with an integer of 20 digits', TIMEOUT, async () => {
   const asked: unknown[] = [];
   const explained = { principal: 'a', view: '', kind: 'tool', name: 't', effect: 'unknown', isListed: false } as const;
-  const { app } = adminApp({
+  const { app, lines, operations } = adminApp({
     explain: ({ as }) => {
       asked.push(as);
       return { ...explained, reasons: [] };
@@ -86,6 +86,7 @@ test('explain accepts the payload of a token with an integer of 20 digits', TIME
   assert.equal(response.status, 200, await response.text());
   // The claim of a token is read as the same number.
   assert.deepEqual(asked, [{ sub: 'ada', tenant: Number('12345678901234567890') }]);
+  assert.deepEqual([lines, operations], [[], []], 'nothing is changed');
 });
 
 test('explain refuses arguments that would be explained as null', TIMEOUT, async () => {
