@@ -53,7 +53,8 @@ const HELD_KINDS = ['events', 'unsent', 'bodies', 'messages'] as const;
 export type HeldKind = (typeof HELD_KINDS)[number];
 
 const MAX_VIEWS = 256;
-const MAX_REASONS = 32;
+/** Credentials are refused for about 40 reasons. */
+const MAX_REASONS = 64;
 
 function scrapedGauges(registry: Registry): (gauge: ScrapedGauge, read: () => number) => void {
   const reads = new Map<string, () => number>();
