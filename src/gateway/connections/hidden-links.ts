@@ -19,18 +19,20 @@ export class HiddenLinks {
   /**
    * Releases the links of a holder to upstreams that the access policy hides from it. Of a session, also releases those to upstreams that
    * have left its endpoint. One with a call in flight is released soon after its end, and one with a task that the policy does not hide too.
+   * One that is being opened is released when it is open.
    */
   releaseOf(holder: ConnectionHolder): void {
     const { restriction } = holder.catalog;
     // One of which the holder may use nothing that is listed has not left.
     const { view } = holder.catalog.whole ?? holder.catalog;
     const busy = new Set([...holder.exchanges()].map(({ upstream }) => upstream));
-    for (const [id, link] of holder.links) {
+    for (const id of holder.linkPromises.keys()) {
       const isHidden = restriction?.serves(id) === false;
       // A modern client may still send answers to a call that is not in flight meanwhile.
       const hasLeft = holder.isOneClient && upstreamIn(view, id) === undefined;
       if (!isHidden && !hasLeft) continue;
-      if (busy.has(id) || (!isHidden && isWorking(link))) this.#lookAgain(holder);
+      const link = holder.links.get(id);
+      if (link === undefined || busy.has(id) || (!isHidden && isWorking(link))) this.#lookAgain(holder);
       else this.#links.releaseHidden(holder, link, isHidden);
     }
   }

@@ -44,6 +44,30 @@ for (const [why, change] of [
     await waitUntil(() => busy.open.size === 0);
     assert.equal(seen.open.size, 2);
   });
+
+  test(`an upstream ${why} loses the link that is opening`, TIMEOUT, async () => {
+    let gate = Promise.resolve();
+    const slow = memoryUpstream({
+      lists: LISTS,
+      start: () => gate,
+      request: (peer, request) => peer.send(result(request, { content: [] })),
+    });
+    const upstreams = { slow: { memory: slow }, seen: { memory: memoryUpstream({ lists: LISTS }) } };
+    await using gateway = await testCore(upstreams, profile('slow', 'seen'));
+    const [first, client] = [await gateway.connect({ view: 'p' }), await gateway.connect({ view: 'p' })];
+    await first.result('tools/list');
+    await first.result('tools/call', toolCall('slow__t', {}));
+    const { promise, resolve } = Promise.withResolvers<void>();
+    gate = promise;
+    const { starts } = slow;
+    const call = client.request('tools/call', toolCall('slow__t', {}));
+    await waitUntil(() => slow.starts > starts);
+    const next = { ...gateway.config, ...change };
+    await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    resolve();
+    await call;
+    await waitUntil(() => slow.peers.length > starts && slow.open.size === 0);
+  });
 }
 
 test('the lists of a connection are not those of the next, after its upstream was away', TIMEOUT, async () => {
