@@ -11,16 +11,16 @@ interface Owner {
   readonly upstream: string;
 }
 
-/** A kept offer, and the number of connections that have it. */
+/** The memory of a kept offer, and the number of connections that have it. */
 interface Kept {
-  readonly upstream: string;
   readonly bytes: number;
   count: number;
 }
 
-/** Bounds the memory of lists that single connections have for themselves, per upstream and in total. Equal lists count once. */
+/** Bounds the memory of lists that single connections have for themselves, per upstream and in total. Equal lists of one upstream count once. */
 export class PrivateOfferBudget {
-  readonly #kept = new Map<Offer, Kept>();
+  /** By upstream, since two upstreams may have the same offer. */
+  readonly #kept = new Map<string, Map<Offer, Kept>>();
   /** Offers by connection, then by capability key. */
   readonly #owned = new Map<Owner, Map<string, Offer>>();
   readonly #bytes = new Map<string, number>();
@@ -34,7 +34,7 @@ export class PrivateOfferBudget {
   keep(owner: Owner, capabilityKey: string, offer: Offer): LimitName | undefined {
     const { upstream } = owner;
     this.remove(owner, capabilityKey);
-    const known = this.#kept.get(offer);
+    const known = this.#kept.get(upstream)?.get(offer);
     if (known === undefined) {
       const bytes = estimatedBytes(offer);
       const ofUpstream = (this.#bytes.get(upstream) ?? 0) + bytes;
@@ -42,7 +42,7 @@ export class PrivateOfferBudget {
       if (this.#totalBytes + bytes > LIMITS.privateListBytes) return 'privateListBytes';
       this.#bytes.set(upstream, ofUpstream);
       this.#totalBytes += bytes;
-      this.#kept.set(offer, { upstream, bytes, count: 1 });
+      getOrMake(this.#kept, upstream, () => new Map()).set(offer, { bytes, count: 1 });
     } else known.count++;
     getOrMake(this.#owned, owner, () => new Map()).set(capabilityKey, offer);
     return undefined;
@@ -55,7 +55,7 @@ export class PrivateOfferBudget {
     if (owned === undefined || offer === undefined) return;
     owned.delete(capabilityKey);
     if (owned.size === 0) this.#owned.delete(owner);
-    this.#release(offer);
+    this.#release(owner.upstream, offer);
   }
 
   /** Releases all offers of a connection. Returns whether it has any. */
@@ -72,17 +72,19 @@ export class PrivateOfferBudget {
 
   /** Returns the offers that connections to an upstream have. */
   offersOf(upstream: string): ReadonlySet<Offer> {
-    return new Set([...this.#kept].filter(([, kept]) => kept.upstream === upstream).map(([offer]) => offer));
+    return new Set(this.#kept.get(upstream)?.keys());
   }
 
-  #release(offer: Offer): void {
-    const kept = this.#kept.get(offer);
-    if (kept === undefined || --kept.count > 0) return;
-    this.#kept.delete(offer);
+  #release(upstream: string, offer: Offer): void {
+    const offers = this.#kept.get(upstream);
+    const kept = offers?.get(offer);
+    if (offers === undefined || kept === undefined || --kept.count > 0) return;
+    offers.delete(offer);
+    if (offers.size === 0) this.#kept.delete(upstream);
     this.#totalBytes -= kept.bytes;
-    const left = (this.#bytes.get(kept.upstream) ?? 0) - kept.bytes;
-    if (left > 0) this.#bytes.set(kept.upstream, left);
-    else this.#bytes.delete(kept.upstream);
+    const left = (this.#bytes.get(upstream) ?? 0) - kept.bytes;
+    if (left > 0) this.#bytes.set(upstream, left);
+    else this.#bytes.delete(upstream);
   }
 }
 

@@ -43,3 +43,15 @@ test('limit privateListBytes: so have those of all upstreams together', () => {
   budget.remove(first, '');
   assert.equal(budget.keep(link('next'), '', largeOffer()), undefined);
 });
+
+test('equal lists of two upstreams are those of both', () => {
+  const budget = new PrivateOfferBudget();
+  const [one, other, offer] = [link('up'), link('other'), { ...EMPTY_OFFER }];
+  const owners = () => ['up', 'other'].filter((upstream) => budget.offersOf(upstream).has(offer));
+  for (const owner of [one, other]) budget.keep(owner, '', offer);
+  assert.deepEqual(owners(), ['up', 'other']);
+  budget.removeAll(one);
+  assert.deepEqual(owners(), ['other']);
+  budget.removeAll(other);
+  assert.deepEqual(owners(), []);
+});
