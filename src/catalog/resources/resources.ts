@@ -162,6 +162,10 @@ export function publishResources(
 
   const { texts, origins } = locate('resource', listed);
   const { texts: templateTexts, origins: templateOrigins } = locate('template', templates);
+  // A wrong entry does not hide another one with its URI.
+  if (hidden.size > 0) {
+    for (const { upstream, uri } of [...origins, ...templateOrigins]) hidden.delete(resourceKey(upstream, uri));
+  }
   const index = new TemplateIndex(indexed, onLimit);
   const locked = withheldResources(view, offers, onLimit);
   for (const key of locked.withheld) hidden.add(key);

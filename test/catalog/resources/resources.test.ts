@@ -198,6 +198,23 @@ test('a resource that clients cannot read is quarantined and not requested', () 
   }
 });
 
+test('a wrong entry does not hide another one with its URI', () => {
+  const nameless = (uri: string) => RawObject.of({ uri });
+  const resources = [
+    resource('x:twice'),
+    nameless('x:twice'),
+    nameless('x:first'),
+    resource('x:first'),
+    resource('x:both'),
+  ];
+  const offers = { a: { resources, templates: [RawObject.of({ uriTemplate: 'x:both' })] } };
+  const catalog = catalogOf(view([upstream('a')]), offers);
+  assert.equal(catalog.quarantined.length, 3);
+  assert.deepEqual(member(catalog.resources.texts, 'uri'), ['a+x:twice', 'a+x:first', 'a+x:both']);
+  for (const uri of ['x:twice', 'x:first', 'x:both'])
+    assert.deepEqual(resolveResource(catalog, `a+${uri}`), one('a', uri));
+});
+
 test('a template that starts with an expression does not match others’ resources', () => {
   const offers = { a: { templates: [template('{+url}')] }, b: {} };
   const merged = catalogOf(view([bare('a', { excludeTools: ['x'] }), upstream('b')]), offers);
