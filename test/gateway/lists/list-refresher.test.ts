@@ -90,7 +90,7 @@ test('an upstream that starts too slowly is recorded although its predecessor fa
   await time.passUntil(replaced, 100);
 });
 
-test('an upstream is not recorded as slow if its predecessor was replaced while it was listed', async () => {
+test('an upstream whose predecessor was replaced during its listing is not slow', async () => {
   const [before, after] = [gated(), gated()];
   await using setup = await ListedUpstreams.open({ up: before });
   const waiting = setup.refresher.refreshFor(setup.group().group);
