@@ -30,10 +30,16 @@ const MAX_CAPABILITIES = 20;
 
 const UNNAMED = '(no name)';
 
+interface Entry {
+  readonly client: SeenClient;
+  /** False if others have taken its place in the list. */
+  isListed: boolean;
+}
+
 /** The clients that this process has served, as they describe themselves. The least recently seen is removed first. */
 export class SeenClients {
-  readonly #clients = new KeptMap<SeenClient>();
-  readonly #byCaller = new WeakMap<Caller, SeenClient>();
+  readonly #listed = new KeptMap<Entry>();
+  readonly #byCaller = new WeakMap<Caller, Entry>();
   readonly #onLimit: (limit: LimitName) => void;
 
   constructor(onLimit: (limit: LimitName) => void) {
@@ -42,12 +48,12 @@ export class SeenClients {
 
   /** Returns the clients, the latest first. */
   values(): readonly SeenClient[] {
-    return [...this.#clients.values()].toSorted((a, b) => b.lastMs - a.lastMs);
+    return [...this.#listed.values()].map(({ client }) => client).toSorted((a, b) => b.lastMs - a.lastMs);
   }
 
   /** Returns how the client of a caller describes itself; undefined if it has not done so in this process. */
   find(caller: Caller): SeenClient | undefined {
-    return this.#byCaller.get(caller);
+    return this.#byCaller.get(caller)?.client;
   }
 
   /**
@@ -58,25 +64,33 @@ export class SeenClients {
    */
   record(caller: Caller, info: RawObject | undefined, nowMs: number): void {
     const known = this.#byCaller.get(caller);
-    if (known !== undefined) {
-      known.lastMs = nowMs;
+    if (known?.isListed === true) {
+      known.client.lastMs = nowMs;
       return;
     }
     const client = describe(caller, info, nowMs);
     const { name, version, revision, principal, capabilities } = client;
     const key = detach(JSON.stringify([name, version, revision, principal, ...capabilities]));
-    const same = this.#clients.get(key) ?? client;
-    same.connections++;
-    same.lastMs = nowMs;
+    const same = this.#listed.get(key) ?? known ?? { client, isListed: false };
+    if (same !== known) same.client.connections++;
+    same.client.lastMs = nowMs;
     this.#byCaller.set(caller, same);
-    // Moved to the end, so that the first one is the least recently recorded.
-    this.#clients.delete(key);
-    this.#clients.set(key, same);
-    const [oldest] = this.#clients.keys();
-    if (this.#clients.size > LIMITS.seenClients && oldest !== undefined) {
-      this.#clients.delete(oldest);
-      this.#onLimit('seenClients');
+    if (same.isListed) return;
+    same.isListed = true;
+    this.#listed.set(key, same);
+    if (this.#listed.size > LIMITS.seenClients) this.#removeOldest();
+  }
+
+  #removeOldest(): void {
+    let oldest: readonly [key: string, entry: Entry] | undefined;
+    for (const one of this.#listed) {
+      if (oldest === undefined || one[1].client.lastMs < oldest[1].client.lastMs) oldest = one;
     }
+    if (oldest === undefined) return;
+    const [key, entry] = oldest;
+    this.#listed.delete(key);
+    entry.isListed = false;
+    this.#onLimit('seenClients');
   }
 }
 

@@ -38,6 +38,25 @@ test('limit seenClients: the least recently recorded client is removed', () => {
   assert.ok(!seen.values().some(({ name }) => name === 'n0'));
 });
 
+test('limit seenClients: a client in use stays, and one that is back is listed', () => {
+  const seen = new SeenClients(() => undefined);
+  const [busy, away] = [caller({ roots: {} }), caller({ sampling: {} })];
+  seen.record(busy, INFO, 1);
+  seen.record(away, INFO, 2);
+  for (let n = 0; n < LIMITS.seenClients; n++) {
+    seen.record(caller(), RawObject.of({ name: `n${n}`, version: '' }), 3 + n);
+    seen.record(busy, INFO, 3 + n);
+  }
+  const listed = () =>
+    seen
+      .values()
+      .flatMap(({ capabilities: [own], connections }) => (own === undefined ? [] : [`${own} ${connections}`]));
+  assert.deepEqual(listed(), ['roots 1']);
+  seen.record(away, INFO, 5_000);
+  assert.deepEqual(listed(), ['sampling 1', 'roots 1']);
+  assert.equal(seen.values().length, LIMITS.seenClients);
+});
+
 test('a client without a name, or with a long one, is listed', () => {
   const seen = new SeenClients(() => undefined);
   seen.record(caller(), undefined, 1);
