@@ -126,6 +126,10 @@ export class SharedOffers {
     if (offer === undefined || offer === before || offers.stored.isByOther(upstream, key, offer)) return;
     const nowMs = performance.now();
     const isSoon = last !== undefined && nowMs < last.untilMs + LONGEST_PAUSE_MS;
+    // Those of upstreams and principals that are gone.
+    for (const [past, { untilMs }] of this.#pauses) {
+      if (untilMs + LONGEST_PAUSE_MS < nowMs) this.#pauses.delete(past);
+    }
     const pauseMs = isSoon ? Math.min(2 * last.pauseMs, LONGEST_PAUSE_MS) : FIRST_PAUSE_MS;
     this.#pauses.set(name, { untilMs: nowMs + pauseMs, pauseMs });
   }
