@@ -4,6 +4,7 @@ import { failureOfRetry, GatewayError, toAnswer } from '../errors.ts';
 import type { ClientHttp, ClientResponse } from '../gateway/front/client-http.ts';
 import type { ClientSession, Front, ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
+import { detach } from '../json/kept-text.ts';
 import { isRetry } from '../protocol/input-required.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
@@ -288,7 +289,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const isListen = request.method === LISTEN;
     const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
     if (tooMany !== undefined) return refuse(tooMany, request.id);
-    const reply = new ModernReply(outgoing, request, caller, form, this);
+    // A stream stays open for hours, and must not keep the text of its request.
+    const replied = isListen ? { ...request, id: detach(request.id), method: LISTEN, params: undefined } : request;
+    const reply = new ModernReply(outgoing, replied, caller, form, this);
     if (isListen) this.streams.addListen(reply, caller.principal);
     reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;

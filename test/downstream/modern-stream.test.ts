@@ -10,6 +10,8 @@ import {
 } from '../support/http-upstream.ts';
 import { answerOf, modernEvents, modernPost, modernResult } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
+import { usedBytes } from '../support/used-bytes.ts';
+import { waitUntil } from '../support/wait-until.ts';
 import { messagesOf } from './client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -277,6 +279,22 @@ for (const notifications of [undefined, [], 'all']) {
 }
 
 // X-036 T-021
+test('open listen streams do not keep the texts of their requests', TIMEOUT, async () => {
+  await using own = await openGateway({ new: { url: modern.url } });
+  const notifications = { resourceSubscriptions: [`nobody://${'x'.repeat(1_000)}`] };
+  const params = { notifications, pad: 'x'.repeat(900_000) };
+  const listen = async (id: string) => {
+    const events = await modernEvents(own.url, 'subscriptions/listen', params, { id, capabilities: { sampling: {} } });
+    await events.until(({ messages }) => messages.length > 0);
+    return events;
+  };
+  const streams = [await listen('the-first-stream')];
+  const before = usedBytes();
+  for (let n = 0; n < 20; n++) streams.push(await listen(`a-stream-with-a-long-id-${n}`));
+  await waitUntil(() => usedBytes() - before < 6_000_000);
+  for (const events of streams) events.close();
+});
+
 test('when the gateway stops, a listen stream gets its answer and ends', TIMEOUT, async () => {
   await using own = await openGateway({ new: { url: modern.url } });
   const events = await modernEvents(

@@ -22,7 +22,7 @@ export interface ModernRequestHost {
 
 /** One request of a modern client while it is in flight. */
 export class ModernRequest implements ModernCall {
-  readonly request: Request;
+  request: Request;
   readonly caller: ModernCaller;
   readonly sink: ModernSink;
   readonly lookup: HeaderLookup | undefined;

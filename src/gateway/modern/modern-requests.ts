@@ -25,6 +25,7 @@ import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS } from '../exchange/owners.ts';
+import { lastingRequest } from '../records/message-bytes.ts';
 import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
@@ -92,14 +93,17 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   async #begin(modernRequest: ModernRequest): Promise<Answer> {
-    const { request, caller, sink } = modernRequest;
+    const { caller, sink } = modernRequest;
     const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
     modernRequest.openIn(group);
-    const canBeAsked = group.capabilityKey !== '';
+    return await this.#dispatcher.answer(modernRequest, this.#clientOf(modernRequest, group), group);
+  }
+
+  #clientOf({ request, caller }: ModernRequest, group: ClientGroup): ModernClient {
+    const canBeAsked = group.capabilityKey !== '' && request.method !== 'subscriptions/listen';
     const responses = canBeAsked ? request.params?.object('inputResponses') : undefined;
     const rounds = canBeAsked ? new InputRounds(this.#parts.onLimit, responses) : undefined;
-    const modernClient = new ModernClient(caller, group, caller.logLevel, rounds);
-    return await this.#dispatcher.answer(modernRequest, modernClient, group);
+    return new ModernClient(caller, group, caller.logLevel, rounds);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
@@ -136,11 +140,21 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   async #listen(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
-    const { caller, sink } = modernRequest;
-    const { id, method, params } = modernRequest.request;
+    // While the stream is open, nothing here may keep the text of the request.
+    const stream = await this.#openStream(modernRequest, modernClient);
+    const ended = await stream.end();
+    if (ended.kind === 'error') return ended;
+    const { method } = modernRequest.request;
+    return { kind: 'result', result: this.#parts.translator.stampOwn(modernClient.dialect, method, ended.result) };
+  }
+
+  async #openStream(modernRequest: ModernRequest, modernClient: ModernClient): Promise<SubscriptionStream> {
+    const { caller, sink, passedOn } = modernRequest;
     const { group } = modernClient;
     const { onLimit } = this.#parts;
-    const filter = readFilter(params, onLimit);
+    const filter = readFilter(modernRequest.request.params, onLimit);
+    modernRequest.request = lastingRequest(modernRequest.request);
+    const { id, method } = modernRequest.request;
     if (filter.taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
     await this.#parts.listRefresher.refreshFor(group);
     const { links, gate, external, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
@@ -149,16 +163,14 @@ export class ModernRequests implements ModernRequestHost {
     const isWhole = owners.isAlone || isPart;
     const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
     const { kinds, uris, taskIds } = split?.here ?? filter;
-    const remote =
-      split === undefined ? undefined : new RemoteListens(modernRequest.passedOn, caller, sink, split.elsewhere);
+    const remote = split === undefined ? undefined : new RemoteListens(passedOn, caller, sink, split.elsewhere);
     const questions = new PartQuestions(isPart ? sink.receivedMs : undefined);
     const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks, questions }, modernClient);
     const own = { id, sink, caller, group, kinds, tasks: taskSubscriptions, remote, questions };
     const stream = new SubscriptionStream({ ...own, links, gate, external, streamBytes, onLimit });
     modernRequest.attachStream(stream);
-    const ended = await stream.run(uris, taskIds);
-    if (ended.kind === 'error') return ended;
-    return { kind: 'result', result: this.#parts.translator.stampOwn(modernClient.dialect, method, ended.result) };
+    await stream.open(uris, taskIds);
+    return stream;
   }
 
   async #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {

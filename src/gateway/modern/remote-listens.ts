@@ -79,10 +79,10 @@ export async function splitFilter(parts: SplitParts, client: ModernClient, filte
 
 /** The parts of one `subscriptions/listen` stream that other processes serve. */
 export class RemoteListens {
-  readonly #request: Request;
   readonly #caller: ModernCaller;
   readonly #sink: MessageSink;
-  readonly #parts: ReadonlyMap<Owner, Filter>;
+  /** The requests to the other processes, until they are sent. */
+  readonly #requests: Map<Owner, Request>;
   readonly #calls: ModernCall[] = [];
   /** The URIs and task ids that the other processes have acknowledged. */
   readonly uris: string[] = [];
@@ -92,10 +92,11 @@ export class RemoteListens {
 
   /** @param sink accepts the messages of the other processes, which are those of the stream. */
   constructor(request: Request, caller: ModernCaller, sink: MessageSink, parts: ReadonlyMap<Owner, Filter>) {
-    this.#request = request;
     this.#caller = caller;
     this.#sink = sink;
-    this.#parts = parts;
+    const { params = RawObject.EMPTY } = request;
+    const requestOf = (filter: Filter) => ({ ...request, params: params.with('notifications', filterText(filter)) });
+    this.#requests = new Map([...parts].map(([owner, filter]) => [owner, requestOf(filter)]));
   }
 
   /**
@@ -104,13 +105,13 @@ export class RemoteListens {
    * @param onEnd runs when one of them ends. The client then has to listen again.
    */
   async open(onEnd: () => void): Promise<void> {
-    await Promise.all([...this.#parts].map(([owner, filter]) => this.#open(owner, filter, onEnd)));
+    const opening = [...this.#requests].map(([owner, request]) => this.#open(owner, request, onEnd));
+    this.#requests.clear();
+    await Promise.all(opening);
   }
 
-  async #open(owner: Owner, filter: Filter, onEnd: () => void): Promise<void> {
+  async #open(owner: Owner, request: Request, onEnd: () => void): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const { params = RawObject.EMPTY } = this.#request;
-    const request = { ...this.#request, params: params.with('notifications', filterText(filter)) };
     const onGone = () => {
       resolve();
       if (!this.#isClosed) onEnd();

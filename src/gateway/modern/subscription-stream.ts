@@ -73,9 +73,9 @@ export class SubscriptionStream implements Subscriber {
     this.#rights = this.#rightsNow();
   }
 
-  /** Subscribes, and resolves with the answer when the stream is closed. Never rejects. */
-  async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
-    const { id, group, tasks, remote } = this.#parts;
+  /** Subscribes, and resolves when the stream is acknowledged. Never rejects. */
+  async open(uris: readonly string[], taskIds: readonly string[]): Promise<void> {
+    const { group, tasks, remote } = this.#parts;
     // A group that was released meanwhile gets nothing for its streams any more.
     if (group.closed.aborted) this.close();
     else await this.#subscribeToAll(uris, taskIds);
@@ -86,6 +86,11 @@ export class SubscriptionStream implements Subscriber {
       RawObject.EMPTY.with('notifications', this.#acknowledgedFilter()),
     );
     tasks.start((state) => this.#send('notifications/tasks', state));
+  }
+
+  /** Resolves with the answer when the open stream is closed. Never rejects. */
+  async end(): Promise<Answer> {
+    const { id, group, tasks, remote } = this.#parts;
     await this.#closed.promise;
     group.subscribers.delete(this);
     for (const uri of this.#uris.keys()) this.#unsubscribe(uri);
