@@ -73,10 +73,16 @@ export class SessionSubscriptions {
   }
 
   /** Runs a request after the earlier ones of its session about the same resource, for whose answers the client may not have waited. */
-  #inOrder({ holder, request }: OpenExchange<Session>, run: () => Promise<Answer>): Promise<Answer> {
+  #inOrder(exchange: OpenExchange<Session>, run: () => Promise<Answer>): Promise<Answer> {
+    const { holder, request } = exchange;
     const running = getOrMake(this.#running, holder, () => new Map());
     const uri = request.params?.string('uri') ?? '';
-    const answering = running.get(uri)?.then(run, run) ?? run();
+    const runLater = () => {
+      // Its client may have cancelled it meanwhile, or ended the session.
+      exchange.throwIfCancelled();
+      return run();
+    };
+    const answering = running.get(uri)?.then(runLater, runLater) ?? run();
     running.set(uri, answering);
     const onEnd = () => {
       if (running.get(uri) === answering) running.delete(uri);

@@ -60,9 +60,10 @@ function subscribing(answers: 'accepts' | 'refuses', save: () => Promise<void> =
     ({ kind: 'request', id: '1', method, params: RawObject.of({ uri }) }) as const;
   const exchangeOf = (method: string, uri: string) =>
     new OpenExchange<Session>(client, session, requestOf(method, uri), new TestStream());
-  const subscribe = (uri = URI) => subscriptions.subscribe(exchangeOf('resources/subscribe', uri), client);
+  const subscribe = (uri = URI, exchange = exchangeOf('resources/subscribe', uri)) =>
+    subscriptions.subscribe(exchange, client);
   const unsubscribe = (uri = URI) => subscriptions.unsubscribe(exchangeOf('resources/unsubscribe', uri), client);
-  return { at, session, log, subscribe, unsubscribe };
+  return { at, session, log, exchangeOf, subscribe, unsubscribe };
 }
 
 test('a subscription is stored before it is made, and until it has ended', TIMEOUT, async () => {
@@ -96,6 +97,20 @@ test('requests about one resource run in the order in which the client sends the
     'store unsubscribe',
   ];
   assert.deepEqual(log, [...once, ...once]);
+});
+
+test('a request that is cancelled while it waits for an earlier one does not run', TIMEOUT, async () => {
+  const { at, session, log, exchangeOf, subscribe, unsubscribe } = subscribing('accepts');
+  await using _ = at;
+  const cancelled = exchangeOf('resources/subscribe', URI);
+  const answers = Promise.allSettled([subscribe(), unsubscribe(), subscribe(URI, cancelled)]);
+  cancelled.cancel('the session has ended');
+  assert.deepEqual(
+    (await answers).map(({ status }) => status),
+    ['fulfilled', 'fulfilled', 'rejected'],
+  );
+  assert.equal(session.subscriptions.size, 0);
+  assert.deepEqual(log.at(-1), 'store unsubscribe');
 });
 
 test('a subscription that its upstream refuses does not stay stored', TIMEOUT, async () => {

@@ -84,6 +84,7 @@ export class HolderLinks {
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`, `cancelled`
    */
   openFor(exchange: OpenExchange, holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
+    exchange.throwIfCancelled();
     const span = exchange.span?.child('internal', `connect ${upstream.id}`);
     const wanted = this.openAt(holder, upstream, span);
     const opening = exchange.unlessCancelled(wanted);

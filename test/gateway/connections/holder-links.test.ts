@@ -184,6 +184,17 @@ for (const [isLeft, name] of [
   });
 }
 
+test('a request that is cancelled already opens no link', TIMEOUT, async () => {
+  const memory = memoryUpstream({});
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session();
+  const { exchange } = at.exchange(session, session);
+  exchange.cancel('enough');
+  await assert.rejects(async () => await links.openFor(exchange, session, at.upstream('up')), code('cancelled'));
+  assert.equal(memory.starts, 0);
+});
+
 test('a request that is cancelled stops waiting, and its link opens for the next', TIMEOUT, async () => {
   const { memory, gate, begun } = gated();
   const { at, links } = linking({ up: { memory } });
