@@ -207,6 +207,7 @@ export class Gateway implements Front {
     const durationMs = session.usedMs - startedMs;
     const answered = { caller: client.caller, describedBy: session.caller, holder: session, request, exchange };
     this.#parts.recorder.end({ ...answered, answer, durationMs, span });
+    if (exchange?.isTaskCall === true) exchange.forgetCall();
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 

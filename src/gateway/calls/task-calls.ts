@@ -1,6 +1,7 @@
 import type { Source } from '../../catalog/names/named-items.ts';
 import { answerOf, failureOfRetry, GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { detach } from '../../json/kept-text.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -102,8 +103,6 @@ export class TaskCalls {
     const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, result, state) : undefined;
     if (created === undefined) hold(site, state, exchange, onLimit);
     const id = JSON.stringify(await this.#seal(exchange, site));
-    // The connection keeps the exchange as long as the task, and must not keep the arguments with it.
-    exchange.request = { ...exchange.request, params: undefined };
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());
     return { answer: { kind: 'result', result: named.toString() }, isTranslated: true };
   }
@@ -181,7 +180,8 @@ function createdTask(upstream: string, answer: Answer, onLimit: (limit: LimitNam
 function taskIdOf(upstream: string, state: RawObject, onLimit: (limit: LimitName) => void): string {
   const task = state.string('taskId');
   const isLong = task !== undefined && task.length > LIMITS.upstreamTaskIdChars;
-  if (task !== undefined && !isLong) return task;
+  // Kept as long as the task, which is longer than its first state.
+  if (task !== undefined && !isLong) return detach(task);
   if (isLong) onLimit('upstreamTaskIdChars');
   const fault = isLong ? `with an id of more than ${LIMITS.upstreamTaskIdChars} characters` : 'without an id';
   const message = `upstream "${upstream}" made a task ${fault}`;

@@ -1,5 +1,6 @@
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
+import { detach } from '../../json/kept-text.ts';
 import type { Item } from '../../policy/decide.ts';
 import type { CancelReason } from '../../protocol/cancellation.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
@@ -182,6 +183,18 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   /** Sets the call at the upstream, so that a cancellation reaches it. */
   attachCall(call: Call<Exchange>): void {
     this.#call = call;
+  }
+
+  /** Drops all texts of an answered call. Its task keeps the exchange for up to an hour. */
+  forgetCall(): void {
+    const { kind, method } = this.request;
+    this.request = { kind, id: '0', method, params: undefined };
+    this.progressToken &&= detach(this.progressToken);
+    this.tool &&= detach(this.tool);
+    this.sink = NULL_SINK;
+    this.allowedItem = undefined;
+    this.outcome = undefined;
+    this.#call = undefined;
   }
 
   fail(error: GatewayError): void {
