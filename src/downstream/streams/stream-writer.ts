@@ -22,7 +22,7 @@ export interface StreamWriterHandler {
 }
 
 export interface StreamWriterOptions {
-  /** Disconnects a reader whose queue is full. If false, the queue has no bound. */
+  /** Disconnects a reader whose queue is full. If false, it loses further notifications instead. */
   readonly isImpatient: boolean;
   /** The stream ends at this age, because clients may disappear unnoticed. */
   readonly maxAgeMs?: number | undefined;
@@ -49,6 +49,15 @@ const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
 /** Notifications that may be dropped for a slow reader. */
 const DROPPABLE = new Set(['notifications/progress', 'notifications/message']);
 
+/** Notifications that a reader gets even if its queue is full. There are at most as many as of its requests, questions and lists. */
+const LASTING = new Set([
+  'notifications/tools/list_changed',
+  'notifications/prompts/list_changed',
+  'notifications/resources/list_changed',
+  'notifications/cancelled',
+  'notifications/subscriptions/acknowledged',
+]);
+
 /** Notifications that are dropped if an equal one is queued, because the second one adds nothing. */
 const IDEMPOTENT = new Set([
   'notifications/tools/list_changed',
@@ -71,7 +80,7 @@ function notificationMethod(message: string): string | undefined {
 
 /**
  * Writes events to one reader, in order and no faster than it reads. The queue is bounded: progress and log messages
- * are dropped, oldest first. If that is not enough, the reader is disconnected.
+ * are dropped, oldest first. If that is not enough, the reader is disconnected, or loses other notifications.
  */
 export class StreamWriter implements ByteHolder {
   readonly openedMs: number = performance.now();
@@ -129,7 +138,7 @@ export class StreamWriter implements ByteHolder {
     if (repeatable !== undefined && this.#queue.some((queued) => queued.repeatable === repeatable)) return;
     if (!this.#hasRoom(streamEvent)) this.#dropUntilRoom(streamEvent);
     const hasRoom = this.#hasRoom(streamEvent);
-    if (!hasRoom && notification !== undefined && DROPPABLE.has(notification)) {
+    if (!hasRoom && this.#mayDrop(notification)) {
       this.#handler.onDropped();
       return;
     }
@@ -302,11 +311,14 @@ export class StreamWriter implements ByteHolder {
     return this.#waiting < streamQueueMessages && this.#waitingBytes + bytes <= streamQueueBytes;
   }
 
+  #mayDrop(notification: string | undefined): boolean {
+    if (notification === undefined) return false;
+    return this.#options.isImpatient ? DROPPABLE.has(notification) : !LASTING.has(notification);
+  }
+
   #dropUntilRoom(streamEvent: StreamEvent): void {
     while (!this.#hasRoom(streamEvent)) {
-      const oldest = this.#queue.findIndex(
-        ({ notification }) => notification !== undefined && DROPPABLE.has(notification),
-      );
+      const oldest = this.#queue.findIndex(({ notification }) => this.#mayDrop(notification));
       const [dropped] = oldest < 0 ? [] : this.#queue.splice(oldest, 1);
       if (dropped === undefined) return;
       this.#dequeue(dropped);

@@ -126,12 +126,23 @@ test('limit streamQueueBytes: an empty queue accepts one larger message only', (
   assert.equal(seen.unsent[0]?.length, 2);
 });
 
-test('a patient writer waits for its reader without a bound', async () => {
+test('a patient writer keeps all requests and answers for its reader', async () => {
   const { reader, write, seen } = setUp(false);
   for (let i = 0; i < 400; i++) write(ASK);
   assert.equal(seen.unsent.length, 0);
   await reader.drain();
   assert.equal(seen.wrote.length, 400);
+});
+
+test('a patient writer with a full queue drops the oldest notifications, whatever they say', async () => {
+  const { reader, write, seen } = setUp(false);
+  write(ANSWER);
+  const own = notificationText('notifications/own', undefined);
+  for (let n = 0; n < 10_000; n++) write(own);
+  for (const message of [TOOLS, ASK, ANSWER]) write(message);
+  assert.equal(seen.dropped, 10_000 - 256 + 3);
+  await reader.drain();
+  assert.deepEqual([seen.wrote[1], seen.wrote.at(-1)], [10_000 + 1 - 256 + 3 + 1, 10_004]);
 });
 
 test('end() writes the queued events first', async () => {
