@@ -8,6 +8,7 @@ import { legacyUpstream } from '../support/http-upstream.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const RELATED = 'io.modelcontextprotocol/related-task';
@@ -298,6 +299,30 @@ test('progress with the client’s token continues until the task ends', TIMEOUT
   progress(2);
   await client.result('tools/call', toolCall('up__either'));
   assert.deepEqual(progressTokens(client), ['mine']);
+});
+
+// M-020
+test('no progress follows the cancellation of a call as a task', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+    lists: { tools: [{ name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'optional' } }] },
+    request: (peer, request) => {
+      // A call is never answered.
+      if (request.method !== 'tools/call') peer.send(result(request, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = { ...asTask('up__job'), _meta: { progressToken: 'mine' } };
+  const calling = client.send('tools/call', call, { id: '"job"' });
+  await waitUntil(() => memory.requests('tools/call').length > 0);
+  client.notify('notifications/cancelled', { requestId: 'job' });
+  const { answer, messages } = await calling;
+  const token = memory.requests('tools/call')[0]?.params?.object('_meta')?.raw('progressToken');
+  const params = `{"progressToken":${token},"progress":1}`;
+  for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+  await client.result('ping');
+  assert.deepEqual([answer, messages, client.listened], [undefined, [], []]);
 });
 
 // M-020

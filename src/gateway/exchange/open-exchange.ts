@@ -211,6 +211,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
 
   cancel(reason: CancelReason): void {
     this.#cancelled = true;
+    // The upstream reports progress of a call as a task until it has answered it.
+    this.progressToken = undefined;
     this.#onCancel?.();
     this.#call?.cancel(reason);
   }
