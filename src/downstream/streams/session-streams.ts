@@ -84,13 +84,16 @@ export class SessionStreams {
   }
 
   /**
-   * Counts a GET of the client. Returns false if there were too many within the last minute. A GET that resumes from a
-   * later event than the previous one shows progress, and does not count.
+   * Counts a GET of the client. Returns false if there were too many within the last minute. A GET that resumes a stream
+   * from another event than the previous one shows progress, and does not count. One that names no stream of this session gets a new one, and counts.
    */
   mayOpen(nowMs: number, lastEventId: string | undefined): boolean {
     // The hash is kept, because the client chooses the length of the id.
     const from = lastEventId === undefined ? undefined : hash('sha256', lastEventId);
-    const isProgress = from !== undefined && from !== this.#resumedFrom;
+    const id = lastEventId === undefined ? undefined : parseEventId(lastEventId);
+    const isResumed =
+      id !== undefined && (this.#streams.has(id.stream) || (id.request !== undefined && this.#isOwn(id.stream)));
+    const isProgress = isResumed && from !== this.#resumedFrom;
     this.#resumedFrom = from;
     if (isProgress) return true;
     if (nowMs - this.#opensSinceMs > MINUTE_MS) {

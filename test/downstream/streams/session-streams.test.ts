@@ -52,13 +52,19 @@ function streamsOf(id = 'sealed-id', logs?: OpenEventLog, bytes = 100_000) {
   return { streams, session, sinks, memory, end: () => ending.abort() };
 }
 
-test('a session opens its stream a bounded number of times; progress is not counted', () => {
-  const { streams } = streamsOf();
+test('a session opens its stream a bounded number of times; progress is not counted', LIMIT, async () => {
+  await using server = await responder();
+  const { streams, sinks } = streamsOf();
+  await server.get((response) => streams.listen(response));
+  const [stream] = sinks;
+  assert.ok(stream instanceof EventStream);
+  const event = (seq: number) => `${stream.name}.${seq}`;
   for (let n = 0; n < LIMITS.streamOpensPerMinute; n++) assert.equal(streams.mayOpen(100_000, undefined), true);
   assert.equal(streams.mayOpen(100_000, undefined), false);
-  assert.equal(streams.mayOpen(100_000, 's.1'), true);
-  assert.equal(streams.mayOpen(100_000, 's.1'), false, 'the same event id again is no progress');
-  assert.equal(streams.mayOpen(100_000, 's.2'), true);
+  assert.equal(streams.mayOpen(100_000, event(1)), true);
+  assert.equal(streams.mayOpen(100_000, event(1)), false, 'the same event id again is no progress');
+  assert.equal(streams.mayOpen(100_000, event(2)), true);
+  for (const id of ['s.1', 's.2']) assert.equal(streams.mayOpen(100_000, id), false, 'a stream that is unknown');
   assert.equal(streams.mayOpen(160_001, undefined), true);
 });
 
