@@ -3,7 +3,7 @@ import { TokenBucket } from './token-bucket.ts';
 
 /**
  * Bounds what one event stream has besides messages: comments, unknown fields, and events that are no messages. Each stream has its own
- * rate, so that the keep-alives of many do not add up.
+ * rate, so that the keep-alives of many do not add up. Over stdio, it bounds the empty lines.
  */
 export class IgnoredRate {
   readonly #pause: (forMs: number) => boolean;

@@ -16,6 +16,7 @@ import type { MemoryWatch } from './memory-watch.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
 import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import { StdinQueue } from './stdin-queue.ts';
+import { IgnoredRate } from '../rpc/ignored-rate.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
@@ -163,10 +164,12 @@ class StdioTransport implements Transport {
     this.#preparsed = isModernRevision(revision) ? 'result' : 'params';
   }
 
-  pause(forMs: number): void {
-    if (!this.#stopReading('too many notifications')) return;
+  /** Returns false if it is paused already. */
+  pause(forMs: number): boolean {
+    if (!this.#stopReading('too many notifications')) return false;
     this.#options.onLimit?.('notificationsPerSecond');
     setTimeout(() => this.#readOn('too many notifications'), forMs).unref();
+    return true;
   }
 
   /** Stops reading stdout. Returns false if it is not read any more, or stopped for this reason already. */
@@ -195,11 +198,13 @@ class StdioTransport implements Transport {
   }
 
   #attachListeners(child: ChildProcessWithoutNullStreams): void {
-    const lines = new LineSplitter(this.#options.messageBytes, (line, isCut) => {
+    const onLine = (line: string, isCut: boolean) => {
       if (this.#isFinished) return;
       if (isCut) this.#tooLarge();
       else this.#readLine(line);
-    });
+    };
+    const empty = new IgnoredRate((forMs) => this.pause(forMs));
+    const lines = new LineSplitter(this.#options.messageBytes, onLine, () => empty.count());
     const onFirstByte = () => this.#events.onFirstByte?.();
     child.stdout.once('data', onFirstByte);
     child.stderr.once('data', onFirstByte);

@@ -29,6 +29,7 @@ for (const { what, text, exits } of [
   { what: 'notifications', text: SAID, exits: true },
   { what: 'answers to unknown requests', text: UNKNOWN, exits: false },
   { what: 'progress of no request', text: STRAY_PROGRESS, exits: false },
+  { what: 'empty lines', text: '', exits: false },
 ]) {
   // N-29
   test(
