@@ -95,13 +95,31 @@ export class LinkChecks {
     if (answers !== undefined) lifecycles.step(era, { kind: 'asked', answers });
   }
 
+  /**
+   * Asks a server that has refused a request for the credentials of the gateway, as that may be about the one request. Resolves with whether it
+   * refuses this one too. Refusals meanwhile share the question. Never rejects.
+   */
+  async afterUnauthorized(link: Link): Promise<boolean> {
+    const answers = await this.#asking.run(`${link.era} unauthorized`, async () => {
+      await this.#awaitTurn(link.era);
+      return await ask(link);
+    });
+    return answers === undefined;
+  }
+
+  /** Waits until another question may be asked. Resolves with the time. */
+  async #awaitTurn(era: Era): Promise<number> {
+    const pauseMs = (this.#askedMs.get(era) ?? -Infinity) + QUESTION_MS - performance.now();
+    if (pauseMs > 0) await sleep(pauseMs, undefined, { ref: false });
+    const nowMs = performance.now();
+    this.#askedMs.set(era, nowMs);
+    return nowMs;
+  }
+
   /** Resolves with whether the server answers; undefined if no link has credentials for that, or a start has succeeded meanwhile. */
   async #ask(era: Era): Promise<boolean | undefined> {
     const { links } = this.#parts;
-    const pauseMs = (this.#askedMs.get(era) ?? -Infinity) + QUESTION_MS - performance.now();
-    if (pauseMs > 0) await sleep(pauseMs, undefined, { ref: false });
-    const startedMs = performance.now();
-    this.#askedMs.set(era, startedMs);
+    const startedMs = await this.#awaitTurn(era);
     const refused = new Set<string>();
     while (performance.now() - startedMs < ANSWER_MS) {
       const link = lastUsed(links, era, refused);

@@ -19,6 +19,7 @@ import { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
 import { type ClientFeatures, type CloseReason, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
+import { isUnauthorized } from './link/era-evidence.ts';
 import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
 import { closesWithUsers, isExpired, isSpare, isUnused, staysOpen } from './idle-links.ts';
@@ -304,8 +305,9 @@ export class Upstream<Context, User extends LinkUser> {
 
   #onListingFailed(client: Era, features: ClientFeatures, error: GatewayError): void {
     const era = this.#likelyEra(client);
-    if (this.#lifecycles.in(era).phase === 'ready')
-      this.#lifecycles.step(era, { kind: 'list-failed', reason: reasonOf(error) });
+    const reason = reasonOf(error);
+    if (isUnauthorized(error)) this.#lifecycles.step(era, { kind: 'unauthorized', reason, detail: detailOf(error) });
+    else if (this.#lifecycles.in(era).phase === 'ready') this.#lifecycles.step(era, { kind: 'list-failed', reason });
     if (features.capabilityKey === '' || this.isProcess) this.#retryListing(client, features);
   }
 
@@ -390,7 +392,7 @@ export class Upstream<Context, User extends LinkUser> {
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
           onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
-          onUnauthorized: (link, error) => this.#onUnauthorized(link, error),
+          onUnauthorized: (link, error) => void this.#onUnauthorized(link, error),
           onRefused: (link) => void this.#onRefused(link),
           onClose: (link, error) => this.#onLost(link, error),
         },
@@ -469,8 +471,10 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /** Credentials of one principal say nothing about the upstream. The others are tried again, as an operator may have corrected them. */
-  #onUnauthorized(link: Link<Context, User>, error: GatewayError): void {
+  async #onUnauthorized(link: Link<Context, User>, error: GatewayError): Promise<void> {
     if (link.audience !== EVERYBODY) return;
+    const isKnown = this.#lifecycles.in(link.era).phase === 'needs-authorization';
+    if (!isKnown && !(await this.#checks.afterUnauthorized(link))) return;
     this.#lifecycles.step(link.era, { kind: 'unauthorized', reason: reasonOf(error), detail: detailOf(error) });
     this.#retryListing(link.era);
   }

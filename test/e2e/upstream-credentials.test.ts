@@ -189,8 +189,8 @@ test('a second 401 means needs-authorization until the credentials are accepted 
   assert.partialDeepStrictEqual(refused, { data: { code: 'upstream-unavailable', executed: 'no', retryable: false } });
   const calls = guard.requests.slice(before).filter(({ what }) => what === 'POST tools/call');
   assert.equal(calls.length, 2, 'sent once more, and not again');
+  await waitUntil(async () => (await statusOf(gateway))['state'] === 'needs-authorization');
   const status = await statusOf(gateway);
-  assert.equal(status['state'], 'needs-authorization');
   assert.match(String(status['reason']), /got no credentials that it accepts \(HTTP 401\)/);
   assert.match(await gateway.metrics(), /linkspan_upstream_state_info\{upstream="up",state="needs-authorization"\} 1/);
   assert.deepEqual(await tools(), listed, 'the lists stay');

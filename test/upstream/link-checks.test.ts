@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../src/errors.ts';
 import type { Link } from '../../src/gateway/exchange/connection-holder.ts';
+import { NO_FEATURES } from '../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { GatewayParts } from '../support/gateway-parts.ts';
 import { memoryUpstream, result, type MemoryUpstream } from '../support/memory-upstream.ts';
@@ -89,6 +90,39 @@ test('the credentials of one caller say nothing about the server, which is not a
   await assert.rejects(server.connect('eve'));
   await asked(server.memory, 0);
   assert.equal(server.phase(), 'ready');
+});
+
+for (const { status, phase } of [
+  { status: undefined, phase: 'ready' },
+  { status: 503, phase: 'ready' },
+  { status: 401, phase: 'needs-authorization' },
+]) {
+  test(`after HTTP 401 of a call, a server that answers ping with ${status ?? 200} is ${phase}`, TIMEOUT, async () => {
+    const memory = memoryUpstream({
+      request: (peer, request) => {
+        const refusal = request.method === 'ping' ? status : 401;
+        if (refusal === undefined) peer.send(result(request, {}));
+        else peer.fail(request.id, failure(refusal));
+      },
+    });
+    await using at = new GatewayParts({ up: { memory, target: REMOTE } });
+    const upstream = at.upstream('up');
+    const { connection } = await upstream.link(at.session().session);
+    const limits = { timeoutMs: 60_000, maxMs: 60_000, progress: false, context: undefined } as const;
+    await assert.rejects(connection.call('tools/call', undefined, limits).answer);
+    await asked(memory, 1);
+    assert.equal(upstream.lifecycle.phase, phase);
+  });
+}
+
+test('a server that answers ping and refuses its lists with HTTP 401 needs authorization', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    hold: (peer, { id }) => Promise.resolve(peer.fail(id, failure(401))),
+  });
+  await using at = new GatewayParts({ up: { memory, target: REMOTE } });
+  const upstream = at.upstream('up');
+  await assert.rejects(upstream.refresh('legacy', NO_FEATURES, ''));
+  assert.equal(upstream.lifecycle.phase, 'needs-authorization');
 });
 
 // REL-10
