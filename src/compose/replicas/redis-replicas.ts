@@ -81,6 +81,7 @@ export async function openRedisReplicas(
         process: owners.name,
         isAlive: (name) => owners.isAlive(name),
         limits: { events: eventLimit, bytes: eventLimitBytes },
+        onError: (thrown) => log.error({ err: thrown }, 'stored events of all sessions cannot be counted'),
       });
       const state: State = {
         keys: ring,

@@ -35,6 +35,8 @@ export interface RedisEventStoreParts extends RedisAccess, Pick<Fencing, 'fenceO
     readonly totalBytes?: number;
   };
   readonly onLimit: OnEventLimit;
+  /** Called if Redis refuses what keeps the events of all within their bytes. */
+  readonly onError: (thrown: unknown) => void;
 }
 
 /** The events of a principal. */
@@ -144,7 +146,7 @@ export class RedisEventStore implements EventStore, AsyncDisposable {
     try {
       for (const [principal, share] of shares) await this.#account(principal, share);
     } catch (thrown) {
-      if (!(thrown instanceof GatewayError)) throw thrown;
+      if (!(thrown instanceof GatewayError)) this.#parts.onError(thrown);
     }
   }
 

@@ -50,6 +50,9 @@ export class EventProcess {
       isAlive: async (name) => this.alive.has(name),
       limits: { events: 100, bytes: 8_000_000, ...limits },
       onLimit,
+      onError: (thrown) => {
+        throw thrown;
+      },
     });
     const store: EventStore = {
       write: async (session, changes) => {

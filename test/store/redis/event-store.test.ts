@@ -6,6 +6,7 @@ import { keyText, sessionKey } from '../../../src/store/placement-table.ts';
 import { RedisEventStore, type RedisEventStoreParts } from '../../../src/store/redis/event-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import { eventStoreContract, type EventStoreProcess } from '../event-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -18,7 +19,7 @@ after(async () => {
 
 async function open(
   config: RedisConfig,
-  parts: Pick<RedisEventStoreParts, 'isAlive' | 'limits' | 'onLimit'>,
+  parts: Pick<RedisEventStoreParts, 'isAlive' | 'limits' | 'onLimit'> & Partial<Pick<RedisEventStoreParts, 'onError'>>,
 ): Promise<EventStoreProcess> {
   const access = await openRedis(config);
   const name = randomUUID();
@@ -26,7 +27,13 @@ async function open(
   const placement = `${name}/1`;
   const nameOf = (session: SessionRef) => keyText(sessionKey(session));
   const fenceOf = (session: SessionRef) => (sessions.has(nameOf(session)) ? placement : undefined);
-  const store = new RedisEventStore({ ...access, ...parts, fenceOf, process: name });
+  const store = new RedisEventStore({
+    onError: (thrown) => assert.fail(String(thrown)),
+    ...access,
+    ...parts,
+    fenceOf,
+    process: name,
+  });
   opened.push(store);
   const claim = async (session: SessionRef) => {
     sessions.add(nameOf(session));
@@ -55,4 +62,23 @@ test('without Redis every operation fails as store-unavailable', OPTIONS, async 
   ]) {
     await assert.rejects(use, { code: 'store-unavailable' });
   }
+});
+
+test('a reply that is an error to the report of bytes is told, and ends nothing', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const { connection, keys } = await openRedis(config);
+  const [total] = keys.allEvents;
+  await connection.command('SET', total, 'of another type');
+  const errors: unknown[] = [];
+  const one = await open(config, {
+    isAlive: async () => true,
+    limits: PLENTY,
+    onLimit: () => undefined,
+    onError: (thrown) => errors.push(thrown),
+  });
+  const session = { principal: 'ann', serial: 1, expiresMs: Date.now() + 60_000 };
+  await one.claim(session);
+  await one.store.write(session, [{ kind: 'open', stream: 'a', writer: one.name, isEndless: true }]);
+  await waitUntil(() => errors.length > 0);
+  assert.match(String(errors[0]), /WRONGTYPE/);
 });

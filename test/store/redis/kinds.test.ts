@@ -99,6 +99,7 @@ async function useEvents(redis: RedisAccess, session: SessionRef, fence: string,
     isAlive: () => Promise.resolve(false),
     limits: { events: 10, bytes: 10_000, totalBytes },
     onLimit: (limit) => limits.push(limit),
+    onError: (thrown) => assert.fail(String(thrown)),
   });
   const stream = { stream: 'a', writer: 'm' };
   const changes = [
