@@ -69,8 +69,13 @@ export class Channel {
   async isAnswering(timeoutMs: number): Promise<boolean> {
     if (this.#isClosed) return false;
     if (this.#ping === undefined) {
-      const timer = setTimeout(() => this.#settlePing(false), timeoutMs).unref();
-      this.#ping = { answered: Promise.withResolvers<boolean>(), timer };
+      const fail = () => {
+        if (this.#ping === ping) this.#settlePing(false);
+      };
+      // If this process was busy, the answer may have come, and is read first.
+      const timer = setTimeout(() => setImmediate(fail), timeoutMs).unref();
+      const ping = { answered: Promise.withResolvers<boolean>(), timer };
+      this.#ping = ping;
       this.write(bareFrame(FRAME.ping, 0));
     }
     return await this.#ping.answered.promise;

@@ -4,11 +4,13 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { bareFrame, FRAME } from '../../src/replicas/frames.ts';
 import { InternalKeys } from '../../src/replicas/internal-keys.ts';
 import { CHANNEL_PROTOCOL } from '../../src/replicas/internal-tls.ts';
 import { type ExchangeHandler, OutgoingChannel } from '../../src/replicas/outgoing-channel.ts';
 import { freshKey } from '../../src/store/key-store.ts';
 import { makeCertificate } from '../support/certificate.ts';
+import { stopTime } from '../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -43,6 +45,21 @@ test('a request on a closed channel ends', TIMEOUT, async () => {
   const broken = Promise.withResolvers<void>();
   channel.begin('', '', true, handlerOf(broken.resolve));
   await broken.promise;
+});
+
+test('a replica whose answer came while this one stood still is alive', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const [socket, other] = duplexPair();
+  const channel = new OutgoingChannel(socket, 'key');
+  const [isAlive, pinged] = [channel.isAlive(), once(other, 'data')];
+  await pinged;
+  // After a pause, timers that are due run before sockets are read.
+  time.pass(3_600_000);
+  other.write(bareFrame(FRAME.pong, 0));
+  assert.equal(await isAlive, true);
+  const later = channel.isAlive();
+  time.pass(3_600_000);
+  assert.equal(await later, false);
 });
 
 // SEC-45

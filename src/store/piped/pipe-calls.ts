@@ -99,7 +99,9 @@ export class PipeCalls {
     }
     const number = ++this.#last;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    const timer = setTimeout(() => this.#take(number)?.reject(unavailable(`no answer within ${callMs} ms`)), callMs);
+    const fail = () => this.#take(number)?.reject(unavailable(`no answer within ${callMs} ms`));
+    // If this process was busy, the answer may have come, and is read first.
+    const timer = setTimeout(() => setImmediate(fail), callMs);
     this.#pending.set(number, { resolve, reject, timer });
     try {
       this.#pipe.send({ call: number, method: name, args });

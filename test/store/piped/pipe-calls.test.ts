@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { GatewayError } from '../../../src/errors.ts';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { method } from '../../../src/store/piped/pipe-calls.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { pipePair } from './pipe-pair.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -46,6 +48,24 @@ test('a call without an answer fails as store-unavailable after its time', OPTIO
   const { one, other } = pipePair(undefined, 20);
   other.serve(SILENT, () => new Promise(() => undefined));
   await assert.rejects(one.call(SILENT, 1), { code: 'store-unavailable' });
+});
+
+test('an answer that came while this process stood still is read', OPTIONS, async (t) => {
+  const time = stopTime(t);
+  const { one, other } = pipePair();
+  const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<string>()];
+  other.serve(ECHO, () => {
+    asked.resolve();
+    return held.promise;
+  });
+  const answered = one.call(ECHO, 'x');
+  await asked.promise;
+  await nextTurn();
+  held.resolve('x');
+  // The answer is sent, in this turn.
+  for (let n = 0; n < 20; n++) await Promise.resolve();
+  time.pass(3_600_000);
+  assert.equal(await answered, 'x');
 });
 
 test('calls that wait fail when the other side goes, and so do later ones', OPTIONS, async () => {
