@@ -38,7 +38,8 @@ export class KeyFeed implements AsyncDisposable {
   #isDue = false;
   #failure: string | undefined;
   #isRefusing = false;
-  #readMs = performance.now();
+  /** The time of the first failure since the last good reading. */
+  #failingMs = 0;
   readonly #uses = new Map<string, number>();
   readonly #storing: NodeJS.Timeout;
   #retrying: NodeJS.Timeout | undefined;
@@ -88,9 +89,9 @@ export class KeyFeed implements AsyncDisposable {
     return `API keys cannot be read, so ${effect}: ${this.#failure}`;
   }
 
-  /** Returns whether the keys were read too long ago to be valid. */
+  /** Returns whether reading has failed for too long. A process that stood still has not tried meanwhile. */
   #isExpired(): boolean {
-    return performance.now() - this.#readMs >= this.#parts.keepMs;
+    return performance.now() - this.#failingMs >= this.#parts.keepMs;
   }
 
   /** Reports further changes from now on. */
@@ -127,7 +128,6 @@ export class KeyFeed implements AsyncDisposable {
   #onRead(keys: readonly StoredKey[]): void {
     if (this.#isClosed) return;
     const { metrics, log, store, onKeys } = this.#parts;
-    this.#readMs = performance.now();
     const hadFailed = this.#failure !== undefined;
     // A store may return the same list if nothing has changed.
     const hasChanged = this.#isRefusing || (keys !== this.#keys && !isDeepStrictEqual(keys, this.#keys));
@@ -149,6 +149,7 @@ export class KeyFeed implements AsyncDisposable {
     const { metrics, log, store, onKeys, keepMs } = this.#parts;
     metrics.countKeyReading('rejected', this.#keys.length);
     const reason = messageOf(thrown);
+    if (this.#failure === undefined) this.#failingMs = performance.now();
     if (reason !== this.#failure) {
       log.error({ place: store.place, reason }, 'API keys cannot be read; the last good ones stay valid for now');
     }
@@ -172,6 +173,7 @@ export class KeyFeed implements AsyncDisposable {
     const { store, log, ids } = this.#parts;
     await store.storeUses(uses, ids()).catch((thrown: unknown) => {
       log.warn({ reason: messageOf(thrown) }, 'times of last use of API keys cannot be stored');
+      for (const [id, ms] of uses) if (!this.#uses.has(id)) this.#uses.set(id, ms);
     });
   }
 

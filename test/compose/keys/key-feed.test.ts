@@ -79,44 +79,89 @@ test('times of use are stored at the end, for known keys', TIMEOUT, async () => 
   assert.deepEqual(new Map(await at.store.lastUses()), new Map([[keyIdOf(ANN), 1_000]]));
 });
 
+/** Opens a feed over these readings; later ones fail. */
+async function openFeedOf(readings: readonly Promise<readonly StoredKey[]>[], storeUses: ApiKeyStore['storeUses']) {
+  let begun = 0;
+  let change = () => {};
+  const store: ApiKeyStore = {
+    place: 'a store',
+    read: () => readings[begun++] ?? Promise.reject(new Error('broken')),
+    change: () => Promise.resolve(),
+    watch: (onDue) => {
+      change = onDue;
+      return Promise.resolve({ [Symbol.dispose]: () => {} });
+    },
+    lastUses: () => Promise.resolve(new Map()),
+    storeUses,
+  };
+  const metrics = createMetrics('0');
+  const names: string[][] = [];
+  const feed = await KeyFeed.open({
+    store,
+    keepMs: 600_000,
+    metrics,
+    log: pino({ enabled: false }),
+    onKeys: (keys) => names.push(keys.map(({ name }) => name)),
+    ids: () => new Set(),
+  });
+  feed.activate();
+  return { feed, names, metrics, change: () => change(), begun: () => begun };
+}
+
+test('a failure after a long pause of the process refuses no key, further ones do', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const at = await openFeedOf([Promise.resolve([ANN])], () => Promise.resolve());
+  time.pass(3_600_000);
+  at.change();
+  await waitUntil(() => at.feed.failure !== undefined);
+  assert.match(at.feed.failure ?? '', /revocations, have no effect: broken/);
+  assert.deepEqual([at.names, at.feed.keys], [[], [ANN]]);
+  await waitUntil(() => {
+    time.pass(10_000);
+    return at.feed.isRefusing;
+  });
+  assert.deepEqual(at.names, [[]]);
+  await at.feed[Symbol.asyncDispose]();
+});
+
+test('times of use that could not be stored are stored later', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const stored: (readonly [string, number])[][] = [];
+  const at = await openFeedOf([Promise.resolve([ANN])], async (uses) => {
+    stored.push([...uses]);
+    if (stored.length === 1) throw new Error('broken');
+  });
+  at.feed.onUsed('one', 1);
+  at.feed.onUsed('two', 1);
+  time.pass(60_000);
+  await waitUntil(() => stored.length === 1);
+  at.feed.onUsed('two', 2);
+  await at.feed[Symbol.asyncDispose]();
+  assert.deepEqual(
+    new Map(stored[1]),
+    new Map([
+      ['one', 1],
+      ['two', 2],
+    ]),
+  );
+});
+
 for (const outcome of ['fails', 'succeeds'] as const) {
   test(`a feed whose last read ${outcome} after its end reports nothing, nor reads again`, TIMEOUT, async (t) => {
     const time = stopTime(t);
     const held = Promise.withResolvers<readonly StoredKey[]>();
-    const reads = [Promise.resolve([ANN]), held.promise];
-    let begun = 0;
-    let change = () => {};
-    const store: ApiKeyStore = {
-      place: 'a store',
-      read: () => reads[begun++] ?? Promise.reject(new Error('it was read again')),
-      change: () => Promise.resolve(),
-      watch: (onDue) => {
-        change = onDue;
-        return Promise.resolve({ [Symbol.dispose]: () => {} });
-      },
-      lastUses: () => Promise.resolve(new Map()),
-      storeUses: () => Promise.resolve(),
-    };
-    const metrics = createMetrics('0');
-    const feed = await KeyFeed.open({
-      store,
-      keepMs: Infinity,
-      metrics,
-      log: pino({ enabled: false }),
-      onKeys: () => assert.fail('keys of a closed feed'),
-      ids: () => new Set(),
-    });
-    feed.activate();
-    change();
-    change();
-    const ended = feed[Symbol.asyncDispose]();
+    const at = await openFeedOf([Promise.resolve([ANN]), held.promise], () => Promise.resolve());
+    at.change();
+    at.change();
+    const ended = at.feed[Symbol.asyncDispose]();
     if (outcome === 'fails') held.reject(new Error('broken'));
     else held.resolve([]);
     await ended;
-    change();
+    at.change();
     time.pass(2_000);
-    assert.equal(begun, 2);
-    const text = await metrics.text();
+    assert.equal(at.begun(), 2);
+    assert.deepEqual(at.names, []);
+    const text = await at.metrics.text();
     const outcomes = ['applied', 'rejected'].map((each) => text.includes(`reads_total{outcome="${each}"} 1`));
     assert.deepEqual(outcomes, [true, false], 'the first reading is counted alone');
   });
