@@ -117,7 +117,7 @@ test('a cached resource of a replaced upstream is read again', TIMEOUT, async ()
   assert.equal(library.reads.length, 2);
 });
 
-// M-013 M-014 M-015
+// M-015
 test('a resource is cached as its server declares, until it changes', TIMEOUT, async () => {
   await using library = await Library.open();
   await using gateway = await startGateway({ mcpServers: { lib: { url: library.url, prefix: '' } } });

@@ -207,6 +207,7 @@ for (const { isolation, cacheScope, found } of [
   { isolation: 'shared', cacheScope: 'private', found: [true, false, false] },
   { isolation: 'shared', cacheScope: 'public', found: [true, true, true] },
 ] as const) {
+  // M-013
   test(`with isolation ${isolation}, a ${cacheScope} result answers the clients it is for`, TIMEOUT, async () => {
     assert.deepEqual(
       await sharing(isolation, cacheScope),

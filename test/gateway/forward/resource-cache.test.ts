@@ -79,3 +79,17 @@ test('a result is not cached past a change, nor for another privateScope', () =>
   reads.store(read('up', 'a:b'), version, answer('late'), 0);
   assert.equal(reads.find(read('up', 'a:b'), 1), undefined);
 });
+
+// M-014
+test('no cached result answers a retry, another resource or another upstream', () => {
+  for (const retry of [{ inputResponses: {} }, { requestState: 's' }]) {
+    const { cache: reads } = cache();
+    const again = { ...read('up', 'a:b'), params: RawObject.of({ uri: 'a:b', ...retry }) };
+    reads.store(again, 0, answer('for one', 'public'), 0);
+    assert.equal(reads.find(read('up', 'a:b'), 1), undefined);
+    reads.store(read('up', 'a:b'), 0, answer('for all', 'public'), 0);
+    assert.equal(reads.find(again, 1), undefined);
+    for (const other of [read('up', 'a:c'), read('down', 'a:b')]) assert.equal(reads.find(other, 1), undefined);
+    assert.match(reads.find(read('up', 'a:b'), 1)?.answer.result ?? '', /for all/);
+  }
+});
