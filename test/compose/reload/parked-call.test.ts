@@ -4,6 +4,7 @@ import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { accessOf } from '../../policy/policies.ts';
 import { asker, formOf } from '../../support/asker.ts';
 import { testCore, UPSTREAM } from '../../support/core.ts';
+import { modernUpstream } from '../../support/http-upstream.ts';
 import { result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, ModernClient } from '../../support/modern-client.ts';
 
@@ -15,6 +16,10 @@ const up = (prefix: string, excludeTools: readonly string[] = []) => ({
   prefix,
   excludeTools,
 });
+const QUESTION = {
+  method: 'elicitation/create',
+  params: { mode: 'form', message: 'Who?', requestedSchema: { type: 'object', properties: {} } },
+};
 const allow = (...upstreams: readonly string[]) => accessOf({ use: { upstreams } }, [{ roles: ['use'], anyone: true }]);
 
 for (const { what, upstreams, allowed = 'up', isContinued } of [
@@ -108,4 +113,30 @@ test('a parked call is not continued by the name of another tool', TIMEOUT, asyn
   const refused = await client.error('tools/call', { ...call, requestState });
   assert.partialDeepStrictEqual(refused.data, { code: 'invalid-state' });
   assert.equal(server.call('n').answers.size, 0);
+});
+
+//
+test('the state of an upstream does not follow a name that leads to another one', TIMEOUT, async () => {
+  const server = () =>
+    modernUpstream({
+      tools: [{ name: 't', inputSchema: { type: 'object' } }],
+      request: (served) =>
+        served.result({ resultType: 'input_required', inputRequests: { q: QUESTION }, requestState: 'inner' }),
+    });
+  await using a = await server();
+  await using b = await server();
+  await using gateway = await testCore({ a: { ...a.config, prefix: 'x__' }, b: { ...b.config, prefix: 'y__' } });
+  const client = new ModernClient(gateway, { elicitation: {} });
+  const call = { name: 'x__t', arguments: {} };
+  const { requestState } = inputRequiredIn(await client.request('tools/call', call).reply);
+  const swapped = gateway.config.upstreams.map((one) => ({ ...one, prefix: one.id === 'a' ? 'y__' : 'x__' }));
+  const next = { ...gateway.config, upstreams: swapped };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  const retry = { ...call, inputResponses: { q: { action: 'decline' } }, requestState };
+  const refused = await client.error('tools/call', retry);
+  assert.partialDeepStrictEqual(refused, { code: -32602, data: { code: 'invalid-state' } });
+  assert.equal(b.requests('tools/call').length, 0);
+  // The name does lead there.
+  inputRequiredIn(await client.request('tools/call', call).reply);
+  assert.equal(b.requests('tools/call').length, 1);
 });
