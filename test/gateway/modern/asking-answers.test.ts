@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
 import { unsealState } from '../../../src/gateway/handles/request-state.ts';
 import { Sealer } from '../../../src/gateway/handles/sealer.ts';
@@ -87,12 +88,20 @@ test('a retry waits for the pages that it says were opened, and for no others', 
   const wait = (responses: RawObject | undefined) =>
     answers.awaitVisits(client, 'tools/call', state, responses, 20_000);
   assert.equal(await wait(undefined), undefined);
-  const waiting = wait(visited('accept', 'accept'));
+  let ended = 0;
+  const waiting = wait(visited('accept', 'accept')).finally(() => ended++);
   urlElicitations.complete('up', '1');
+  await nextTurn();
+  assert.equal(ended, 0);
   urlElicitations.complete('up', '2');
   assert.equal(await waiting, undefined);
-  const late = answers.awaitVisits(client, 'tools/call', { ...state, ids: ['3'] }, visited('accept'), 20_000);
-  time.pass(20_000);
+  const late = answers
+    .awaitVisits(client, 'tools/call', { ...state, ids: ['3'] }, visited('accept'), 20_000)
+    .finally(() => ended++);
+  time.pass(19_999);
+  await nextTurn();
+  assert.equal(ended, 1);
+  time.pass(1);
   assert.equal(await late, undefined);
 });
 
