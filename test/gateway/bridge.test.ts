@@ -6,6 +6,7 @@ import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { type HttpUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
 import { samplingWithLink } from '../support/sampling.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const CALL = toolCall('up__t');
@@ -322,14 +323,44 @@ suite('the requestState of an upstream', () => {
 // X-006
 suite('an upstream that asks for a retry without questions', () => {
   test('gets a bounded number of retries, with pauses', TIMEOUT, async () => {
+    const cameMs: number[] = [];
     await using up = await upstream({
-      request: (served) => served.result({ resultType: 'input_required', requestState: 'again' }),
+      request: (served) => {
+        cameMs.push(performance.now());
+        served.result({ resultType: 'input_required', requestState: 'again' });
+      },
     });
     await using gateway = await testCore({ up: up.config });
     const { answer } = await (await gateway.connect()).request('tools/call', CALL);
     assert.equal(answer.kind === 'error' && answer.error.code, -31012);
-    assert.equal(up.requests('tools/call').length, 8);
+    assert.equal(cameMs.length, 8);
+    // A pause may be longer, on a busy machine, and never shorter.
+    for (const [i, ms] of cameMs.slice(1).entries()) assert.ok(ms - (cameMs[i] ?? 0) >= 240, `pause ${i + 1}`);
   });
+});
+
+// X-037
+test('a client that cancels its call is no longer asked the questions of it', TIMEOUT, async () => {
+  await using up = await upstream({ request: asking({ q: FORM, r: ROOTS }) });
+  await using gateway = await testCore({ up: up.config });
+  const client = await gateway.connect({ capabilities: { elicitation: {}, roots: {} } });
+  const asked: string[] = [];
+  const call = client.send('tools/call', CALL, {
+    id: '7',
+    onMessage: (message) => {
+      if (message.kind === 'request') asked.push(message.id);
+    },
+  });
+  await waitUntil(() => asked.length === 2);
+  client.notify('notifications/cancelled', { requestId: 7 });
+  const { answer, messages } = await call;
+  assert.equal(answer, undefined);
+  const withdrawn = [...messages, ...client.listened].flatMap((message) =>
+    message.kind === 'notification' && message.method === 'notifications/cancelled'
+      ? [message.params?.raw('requestId')]
+      : [],
+  );
+  assert.deepEqual(withdrawn, asked);
 });
 
 for (const era of ['legacy', 'modern'] as const) {
