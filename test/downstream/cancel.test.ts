@@ -109,10 +109,13 @@ test('SDK client 2 cancels a call and continues', OPTIONS, async () => {
   await using edge = await startEdge();
   await using sdk = await connectSdk2(`${edge.url}/mcp`, { mode: 'legacy' });
   const aborting = new AbortController();
-  const call = sdk.client.callTool({ name: 'x' }, { signal: aborting.signal });
-  call.catch(() => undefined);
-  aborting.abort();
+  const call = sdk.client.request({ method: 'count', params: { to: 2, gate: 'g' } }, ResultSchema, {
+    signal: aborting.signal,
+  });
+  await waitUntil(() => edge.front.began.includes('count'));
+  aborting.abort('enough');
   await assert.rejects(call);
+  await waitUntil(() => edge.front.finished.includes('count'));
   assert.deepEqual((await sdk.client.listTools()).tools, []);
 });
 
