@@ -86,7 +86,7 @@ const LIFE: readonly Row[] = [
   ['L-001', 'server/discover returns revisions, capabilities and how long they are valid', `${NEW}/server/discover`],
   ['L-002', 'initialize is answered with the requested legacy revision, else the latest one', LIFECYCLE],
   ['L-003', 'No capability is used that was not negotiated', `${LIFECYCLE}#operation`],
-  ['L-004', 'A client gets no requests before it is initialized', LIFECYCLE],
+  ['L-004', 'Before it is initialized, a client gets only what its own requests cause', LIFECYCLE],
   ['L-005', 'An upstream gets notifications/initialized before any other message', LIFECYCLE],
   ['L-006', 'initialize is never cancelled', `${OLD}/basic/utilities/cancellation`],
   ['L-007', 'A program that is silent, answers nonsense or exits is legacy', STDIO],

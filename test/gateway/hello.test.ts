@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RawObject } from '../../src/json/json.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
+import type { Request } from '../../src/protocol/jsonrpc.ts';
 import { HERE } from '../../src/gateway/exchange/owners.ts';
-import { testCore, TestClient } from '../support/core.ts';
+import { testCore, TestClient, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 
@@ -26,38 +27,58 @@ test('an upstream gets initialize, then initialized, then everything else', TIME
 });
 
 // L-004
-test('a client gets no questions and notifications before it sends initialized', TIMEOUT, async () => {
+test('before initialized, a client gets only what its own requests cause', TIMEOUT, async () => {
   let tools = [TOOL];
+  const calls: Request[] = [];
   const memory = memoryUpstream({
     listsOf: () => ({ tools }),
     // As servers do that want to know where they may work.
     notification: (peer, { method }) => {
       if (method === 'notifications/initialized') peer.send('{"jsonrpc":"2.0","id":"r","method":"roots/list"}');
     },
-    request: (peer, request) => peer.send(result(request, {})),
+    request: (peer, request) => {
+      if (request.method !== 'tools/call') return peer.send(result(request, {}));
+      calls.push(request);
+      peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
+    },
+    response: (peer, { id }) => {
+      const [call] = calls;
+      if (id === '"q"' && call !== undefined) peer.send(result(call, { content: [] }));
+    },
   });
   await using gateway = await testCore({ up: { memory, start: 'eager' } });
-  const params = RawObject.of({
-    protocolVersion: '2025-11-25',
-    capabilities: { roots: {}, sampling: {}, elicitation: {} },
-    clientInfo: { name: 'test', version: '1' },
-  });
+  const capabilities = { roots: {}, sampling: {}, elicitation: {} };
+  const clientInfo = { name: 'test', version: '1' };
+  const params = RawObject.of({ protocolVersion: '2025-11-25', capabilities, clientInfo });
   const request = { kind: 'request', id: '0', method: 'initialize', params } as const;
   const { session, answer } = await gateway.core.gateway.initialize(request, LOCAL, '');
   assert.ok(session !== undefined && answer.kind === 'result');
   const client = new TestClient(() => gateway.core, session, RawObject.parse(answer.result), true);
   await memory.until(() => memory.peers[0]?.received.find(({ kind }) => kind === 'error'));
 
-  // Twice: for clients without capabilities, and for those of this client.
+  const other = await gateway.connect({ capabilities });
+  // Twice: for clients without capabilities, and for those of these clients.
   await memory.until(() => (memory.requests('tools/list').length === 2 ? true : undefined));
-  tools = [TOOL, { ...TOOL, name: 'more' }];
-  memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
-  await memory.until(() => (memory.requests('tools/list').length === 4 ? true : undefined));
+  const change = (name: string) => {
+    tools = [TOOL, { ...TOOL, name }];
+    for (const peer of memory.open) peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  };
+  change('more');
+  await other.waitForMessage('notifications/tools/list_changed');
+  assert.deepEqual(client.listened, []);
+
+  // Some clients never send it, and their calls are to work.
+  const called = await client.request('tools/call', toolCall('up__echo'), {
+    onMessage: (message) => {
+      if (message.kind === 'request') client.answer(message.id, { roots: [] });
+    },
+  });
+  assert.equal(called.answer.kind, 'result');
+  assert.ok(called.messages.some((message) => message.kind === 'request' && message.method === 'roots/list'));
   assert.deepEqual(client.listened, []);
 
   client.notify('notifications/initialized');
-  tools = [TOOL, { ...TOOL, name: 'other' }];
-  memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  change('other');
   await client.waitForMessage('notifications/tools/list_changed');
   assert.equal(client.listened.length, 1);
 });

@@ -80,7 +80,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly rounds = undefined;
   /** By the key of the id. */
   readonly inFlight = new ArrayMap<Id, Exchange>();
-  /** True if the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
+  /**
+   * True if the client has sent `notifications/initialized`. Before that it gets no unsolicited messages. Questions about its own requests do reach it:
+   * some clients never send the notification.
+   */
   isInitialized = false;
   /** The process that had the session before this one, and may have requests of it in flight. */
   former: Owner | undefined;
