@@ -223,7 +223,8 @@ suite('log messages reach a modern client', () => {
       lists: { tools: [{ name: 't', inputSchema: { type: 'object' } }] },
       request: (peer, request) => {
         if (request.method === 'tools/call') {
-          for (const level of ['debug', 'warning', 'error']) {
+          // The last one is unknown, so it is sent whatever the level is.
+          for (const level of ['debug', 'warning', 'error', 'notice2']) {
             const params = { level, data: request.params?.object('arguments')?.string('nonce') };
             const text = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params });
             peer.send(text, isAttributed ? Number(request.id) : undefined);
@@ -243,13 +244,13 @@ suite('log messages reach a modern client', () => {
       await using gateway = await testCore({ up: { memory: logging(isAttributed), ...where } });
       const wants = call(gateway, 'a', { logLevel: 'warning' });
       await wants.reply;
-      assert.deepEqual(levels(wants), ['warning', 'error']);
+      assert.deepEqual(levels(wants), ['warning', 'error', 'notice2']);
       const quiet = call(gateway, 'b', {});
       await quiet.reply;
       assert.deepEqual(levels(quiet), []);
       const loud = call(gateway, 'c', { logLevel: 'debug' });
       await loud.reply;
-      assert.deepEqual(levels(loud), ['debug', 'warning', 'error']);
+      assert.deepEqual(levels(loud), ['debug', 'warning', 'error', 'notice2']);
     });
   }
 
@@ -260,7 +261,7 @@ suite('log messages reach a modern client', () => {
       await one.reply;
       assert.deepEqual(
         named(one.messages, 'notifications/message').map(({ data }) => data),
-        [nonce],
+        [nonce, nonce],
       );
     }
   });
