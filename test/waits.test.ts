@@ -20,6 +20,7 @@ const CONSTANT = new RegExp(String.raw`\bconst (\w+_MS)(?:: number)? = ${NUMBER}
 const BOUNDS = [
   new RegExp(String.raw`\btimeout: ${NUMBER}(?! \*)`),
   new RegExp(String.raw`\bAbortSignal\.timeout\(${NUMBER}\)`),
+  new RegExp(String.raw`\bassert\.ok\(performance\.now\(\) - \w+ <=? ${NUMBER}`),
 ];
 /** The last argument of a wait for a line, on the same line or on a later one. */
 const WAIT = new RegExp(String.raw`\.waitFor(?:Line|Log)\((?:[^;]*?),\s*${NUMBER},?\s*\)`, 'g');
@@ -54,6 +55,7 @@ test('bounds that a busy machine cannot meet are found', () => {
     'export const WAIT_MS = 2 * 1_000;',
     "test('x', { timeout: 20_000 }, () => undefined);",
     'AbortSignal.timeout(5_000);',
+    "assert.ok(performance.now() - beganMs < 4_000, 'at once');",
     'child.waitForLine(\n  (line) => line,\n  10_000,\n);',
     'await sleep(50);',
     'await new Promise((resolve) => setTimeout(resolve, 20));',
