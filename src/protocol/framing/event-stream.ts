@@ -10,6 +10,9 @@ export const COMMENT = ':\n\n';
 /** The ways in which a blank line ends an event. */
 const BLANK_LINES = ['\n\n', '\n\r\n', '\r\r'];
 
+/** Bytes of events without data that count like one comment. */
+const IGNORED_BYTES = 1_024;
+
 /** The position of a reader in an event stream, from which it can resume. */
 export interface StreamPosition {
   /** Id of the last event with an id; empty before the first one, and after one that is too long. */
@@ -36,13 +39,14 @@ export class EventReader {
   readonly #parser: EventSourceParser;
   readonly #decoder = new StringDecoder('utf8');
   readonly #limitChars: number;
+  readonly #onIgnored: (() => void) | undefined;
   #pendingBytes = 0;
 
   /**
    * @param position is updated before `onEvent` is called, also by events without data.
    * @param limitChars the largest accepted event, in UTF-16 code units.
    * @param onLimit called for an event id that is too long. From such an event on, the stream cannot be resumed.
-   * @param onIgnored called for each comment and each line that is no known field.
+   * @param onIgnored called for each comment, each line that is no known field, and each KiB of events without data.
    */
   constructor(
     position: StreamPosition,
@@ -52,6 +56,7 @@ export class EventReader {
     onIgnored?: () => void,
   ) {
     this.#limitChars = limitChars;
+    this.#onIgnored = onIgnored;
     this.#parser = createParser({
       maxBufferSize: limitChars,
       onId(id) {
@@ -90,7 +95,9 @@ export class EventReader {
     this.#pendingBytes += chunk.length;
     this.#parser.feed(text);
     // The parser does not report the end of an event without data.
-    if (BLANK_LINES.some((end) => text.endsWith(end))) this.#pendingBytes = 0;
+    if (this.#pendingBytes === 0 || !BLANK_LINES.some((end) => text.includes(end))) return;
+    for (let bytes = this.#pendingBytes; bytes > 0; bytes -= IGNORED_BYTES) this.#onIgnored?.();
+    this.#pendingBytes = 0;
   }
 }
 
