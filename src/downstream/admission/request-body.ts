@@ -99,8 +99,8 @@ export function readBody(
     take({ kind: 'too-large' });
     return;
   }
-  // No event follows if the client has disconnected already.
-  if (incoming.destroyed && !incoming.complete) {
+  // No event follows if the client has disconnected already, even after its whole body.
+  if (incoming.destroyed) {
     take({ kind: 'gone' });
     return;
   }
