@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { failureOfRetry, GatewayError } from '../../errors.ts';
 import { readRequests } from '../../protocol/input-required.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
+import { detach, KeptSet } from '../../json/kept-text.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { pollIntervalMs } from '../../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -77,7 +78,7 @@ export class TaskDriver {
 
   async #poll(exchange: OpenExchange, site: TaskSite, first: RawObject, dueMs: number): Promise<Answer> {
     const dialect = UPSTREAM_DIALECTS[site.link.era];
-    const asked = new Set<string>();
+    const asked = new KeptSet();
     for (let state = first; ;) {
       if (state.string('status') === 'cancelled') throw cancelledByUpstream(site);
       const step = dialect.taskStep(state);
@@ -98,7 +99,7 @@ export class TaskDriver {
   }
 
   /** Asks the client the questions that are not in `asked` yet, and sends its answers to the upstream. */
-  async #answerQuestions(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: Set<string>): Promise<void> {
+  async #answerQuestions(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: KeptSet): Promise<void> {
     const raw = state.raw('inputRequests') ?? 'null';
     const requests = raw === 'null' ? [] : readRequests(raw);
     if (requests === undefined) {
@@ -107,7 +108,7 @@ export class TaskDriver {
     }
     const inputRequests = requests.filter(({ key }) => !asked.has(key));
     if (inputRequests.length === 0) return;
-    for (const { key } of inputRequests) asked.add(key);
+    for (const { key } of inputRequests) asked.add(detach(key));
     const { inputResponses } = await collectInput(this.#policy, exchange, site.upstream.id, {
       inputRequests,
       requestState: undefined,
