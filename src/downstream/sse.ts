@@ -28,7 +28,7 @@ export interface SseParts extends Omit<McpParts, 'openEventLog' | 'onFailure'> {
 }
 
 interface SseClient {
-  /** As in the latest request, whose credentials may be newer than those that opened the stream. */
+  /** As in the request with the latest credentials, which may be newer than those that opened the stream. */
   principal: Principal;
   readonly view: string;
   readonly peer: Peer;
@@ -45,6 +45,11 @@ function streamEnded(): GatewayError {
 function secretOf(process: string | undefined, view: string): string {
   const random = randomBytes(24).toString('base64url');
   return process === undefined ? random : `${process}~${view}~${random}`;
+}
+
+/** Returns whether a token ends before another one. A request with the older one may arrive after a request with the newer one. */
+function endsBefore({ expiresAtMs: one }: Principal, { expiresAtMs: other }: Principal): boolean {
+  return one !== undefined && other !== undefined && one < other;
 }
 
 function endIfIdle(client: SseClient): void {
@@ -146,7 +151,8 @@ export class SseEndpoint {
     if (client === undefined || !isOwn) {
       return refuse(this.#record(streamEnded(), client?.view, principal));
     }
-    client.principal = principal;
+    const isOver = this.#parts.challengeIfOver(client.principal, ssePath(client.view)) !== undefined;
+    if (isOver || !endsBefore(principal, client.principal)) client.principal = principal;
     const { memory } = this.#parts;
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);

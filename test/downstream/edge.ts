@@ -111,6 +111,8 @@ export interface Edge extends AsyncDisposable {
   readonly front: HonestFront;
   readonly metrics: Metrics;
   drain(isForRestart?: boolean): void;
+  /** Ends the streams of these principals on which no answer is due. */
+  endStreams(isConcerned: (principal: Principal) => boolean): void;
   /** Applies the limits of another config to the endpoints. */
   setConfig(overrides: Overrides): void;
 }
@@ -137,6 +139,7 @@ export async function startEdge(
     front,
     metrics,
     drain: (isForRestart) => endpoints.drain(isForRestart),
+    endStreams: (isConcerned) => endpoints.endStreams(isConcerned),
     setConfig: (next) => endpoints.setConfig(configWith(next)),
     [Symbol.asyncDispose]: () => listener.close(),
   };

@@ -66,3 +66,24 @@ test('the credentials of a POST to /messages are those for the endpoint of its s
   assert.deepEqual(asked, [uris, uris]);
   events.close();
 });
+
+// SEC-08
+test('a POST with an older token does not shorten the life of a stream of 2024-11-05', TIMEOUT, async () => {
+  const authenticator: Authenticator = {
+    authenticate: async ({ authorization: [ends] = [] }) => {
+      return { kind: 'principal', principal: { key: 'ann', label: 'ann', scopes: [], expiresAtMs: Number(ends) } };
+    },
+    known: () => undefined,
+  };
+  await using edge = await startEdge({}, authenticator);
+  const events = await getEvents(`${edge.url}/sse`, undefined, { authorization: '1000' });
+  await events.until(({ seen }) => seen.length > 0);
+  const messages = new URL(events.seen[0]?.data ?? '', edge.url).href;
+  const ping = async (authorization: string) =>
+    (await post(messages, rpc(1, 'ping'), undefined, { authorization })).status;
+  for (const ends of ['3000', '2000']) assert.equal(await ping(ends), 202);
+  edge.endStreams(({ expiresAtMs = 0 }) => expiresAtMs <= 2_000);
+  assert.equal(await ping('3000'), 202);
+  edge.endStreams(({ expiresAtMs = 0 }) => expiresAtMs <= 3_000);
+  await events.ended();
+});
