@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readPrincipal } from '../../../src/compose/admin/read-principal.ts';
+import { LOCAL } from '../../../src/policy/principal.ts';
 import { quote } from '../../support/test-name.ts';
 
 const noKeys = (name: string) => `there is no API key "${name}"`;
@@ -40,6 +41,12 @@ test('a key without groups has those that it has now', () => {
   assert.equal(readPrincipal({ key: 'ci' }, noKeys), 'there is no API key "ci"');
   const wrong = readPrincipal({ group: ['x'] }, noKeys);
   assert.match(typeof wrong === 'string' ? wrong : '', /group/);
+});
+
+test('an empty description is that of a client without credentials', () => {
+  assert.equal(readPrincipal({}, noKeys), LOCAL);
+  for (const named of [{ claims: {} }, { scopes: ['a'] }, { groups: ['a'] }, { issuer: 'i' }])
+    assert.partialDeepStrictEqual(readPrincipal(named, noKeys), { key: 'described' });
 });
 
 test('an unknown key of a description is reported with the known ones', () => {
