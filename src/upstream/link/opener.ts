@@ -240,7 +240,12 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       messages.add(notification.params, (opened) => events.onNotification(opened, notification, about));
     };
     const onServerRequest = (request: ServerRequest<Context>) => {
-      if (messages.add(request.params, (opened) => events.onServerRequest(opened, request))) return;
+      let isWithdrawn = false;
+      request.onWithdrawn(() => (isWithdrawn = true));
+      const deliver = (opened: Link<Context, User>) => {
+        if (!isWithdrawn) events.onServerRequest(opened, request);
+      };
+      if (messages.add(request.params, deliver)) return;
       request.answer(errorAnswer(RPC.internalError, 'Too many requests before the end of the handshake'));
     };
     let connection: Connection<Context>;

@@ -5,6 +5,7 @@ import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
+import type { ServerRequest } from '../../../src/upstream/rpc/connection.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { NoEventStreamError } from '../../../src/upstream/rpc/no-event-stream-error.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
@@ -194,6 +195,18 @@ test('limit earlyMessages: further notifications are dropped, and requests refus
   // Later messages are not counted.
   memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"late"}}');
   assert.equal(got.at(-1), '"late"');
+  await link.connection.close();
+});
+
+test('a request that the server has cancelled before the end of its handshake is dropped', async () => {
+  const memory = sending((peer) => {
+    for (const id of [1, 2]) peer.send(`{"jsonrpc":"2.0","id":${id},"method":"roots/list","params":{"n":${id}}}`);
+    peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}');
+  });
+  const asked: (string | undefined)[] = [];
+  const onServerRequest = (_link: unknown, { params }: ServerRequest<string>) => asked.push(params.raw('n'));
+  const link = await opener(memory.start).open(ORDER, { ...NO_LINK_EVENTS, onServerRequest }, signal());
+  assert.deepEqual(asked, ['2']);
   await link.connection.close();
 });
 
