@@ -27,6 +27,7 @@ import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
 import { mayRequireInput } from '../../protocol/input-required.ts';
+import { getOrMake } from '../../map-entries.ts';
 import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
@@ -71,8 +72,8 @@ export class Connection<Context = unknown> {
   readonly upstream: string;
   readonly #events: ConnectionEvents<Context>;
   readonly #pending = new ArrayMap<number, PendingCall<Context>>();
-  /** By the key of the id. */
-  readonly #serverRequests = new Map<Id, OpenServerRequest>();
+  /** By the key of the id. Servers that share a session may use the same. */
+  readonly #serverRequests = new Map<Id, Set<OpenServerRequest>>();
   /** Contexts of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Context>();
   readonly #abandoned: AbandonedCalls;
@@ -330,18 +331,7 @@ export class Connection<Context = unknown> {
       case 'request':
         this.#limitRate(about);
         if (this.#modern !== undefined) return this.#refuseModern(message, about, this.#modern.version);
-        try {
-          this.#onServerRequest(message, about);
-        } catch (thrown) {
-          const isBroken = thrown instanceof JsonTextError;
-          if (!isBroken) this.#events.onFault?.(thrown);
-          // It may be answered already.
-          if (!this.#serverRequests.delete(idKey(message.id))) return;
-          const answer = isBroken
-            ? errorAnswer(RPC.invalidParams, `Invalid params: ${thrown.message}`)
-            : errorAnswer(RPC.internalError, 'Internal error');
-          this.#transport?.send({ text: responseText(message.id, answer) });
-        }
+        this.#onServerRequest(message, about);
     }
   }
 
@@ -429,29 +419,39 @@ export class Connection<Context = unknown> {
     }
     const open: OpenServerRequest = { onWithdrawn: undefined };
     const key = idKey(id);
-    this.#serverRequests.set(key, open);
-    this.#events.onServerRequest({
-      method,
-      params: request.params ?? RawObject.EMPTY,
-      about: about === undefined ? undefined : this.#pending.get(about)?.context,
-      answer: (answer) => {
-        if (this.#serverRequests.get(key) !== open) return;
-        this.#serverRequests.delete(key);
-        this.#recordActivity();
-        this.#transport?.send({ text: responseText(id, answer) });
-      },
-      onWithdrawn: (run) => {
-        open.onWithdrawn = run;
-      },
-    });
+    getOrMake(this.#serverRequests, key, () => new Set()).add(open);
+    const answer = (one: Answer) => {
+      if (this.#remove(key, open)) this.#transport?.send({ text: responseText(id, one) });
+    };
+    try {
+      this.#events.onServerRequest({
+        method,
+        params: request.params ?? RawObject.EMPTY,
+        about: about === undefined ? undefined : this.#pending.get(about)?.context,
+        answer,
+        onWithdrawn: (run) => {
+          open.onWithdrawn = run;
+        },
+      });
+    } catch (thrown) {
+      const isBroken = thrown instanceof JsonTextError;
+      if (!isBroken) this.#events.onFault?.(thrown);
+      const problem = isBroken ? `Invalid params: ${thrown.message}` : 'Internal error';
+      answer(errorAnswer(isBroken ? RPC.invalidParams : RPC.internalError, problem));
+    }
+  }
+
+  /** Returns false if it was answered or withdrawn before. */
+  #remove(key: Id, open: OpenServerRequest): boolean {
+    const withKey = this.#serverRequests.get(key);
+    if (withKey?.delete(open) !== true) return false;
+    if (withKey.size === 0) this.#serverRequests.delete(key);
+    this.#recordActivity();
+    return true;
   }
 
   #withdraw(key: Id, cancelled?: RawObject): void {
-    const open = this.#serverRequests.get(key);
-    if (open === undefined) return;
-    this.#serverRequests.delete(key);
-    this.#recordActivity();
-    open.onWithdrawn?.(cancelled);
+    for (const open of this.#serverRequests.get(key) ?? []) if (this.#remove(key, open)) open.onWithdrawn?.(cancelled);
   }
 
   #onTransportClose(error: GatewayError): void {

@@ -212,6 +212,24 @@ test('a cancelled server request is withdrawn, and its late answer is not sent',
   assert.deepEqual(peer.received, []);
 });
 
+test('two open server requests with one id are both answered, and both withdrawn', async () => {
+  const { connection, peer, asks } = await connect({});
+  const withdrawn: number[] = [];
+  for (let n = 0; n < 4; n++) {
+    peer.send('{"jsonrpc":"2.0","id":5,"method":"roots/list"}');
+    asks[n]?.onWithdrawn(() => withdrawn.push(n));
+  }
+  for (const n of [0, 1, 0]) asks[n]?.answer({ kind: 'result', result: `{"n":${n}}` });
+  peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}');
+  await received(peer, 2);
+  assert.deepEqual(
+    peer.received.map((one) => one.kind === 'result' && one.result),
+    ['{"n":0}', '{"n":1}'],
+  );
+  await connection.close();
+  assert.deepEqual(withdrawn, [2, 3]);
+});
+
 // N-90
 test('a server request may be cancelled by another spelling of its id', async () => {
   const { peer, asks } = await connect({});
