@@ -141,22 +141,25 @@ export class UpstreamSubscription {
   /** Resolves when a stream with the current filter is acknowledged. @throws {GatewayError} */
   async #renewal(): Promise<void> {
     this.#isStale = true;
-    this.#renewing ??= this.#renew().finally(() => {
-      this.#renewing = undefined;
-    });
+    this.#renewing ??= this.#renew();
     await this.#renewing;
   }
 
   async #renew(): Promise<void> {
-    while (this.#isStale && !this.#closing.signal.aborted) {
-      this.#isStale = false;
-      const before = this.#stream;
-      const isWanted = this.#wantsLists || this.#wantedUris.size > 0 || this.#taskCounts.size > 0;
-      this.#stream = isWanted ? await this.#open() : undefined;
-      if (this.#stream !== undefined) this.#watch(this.#stream);
-      before?.call.cancel('replaced');
-      // It was closed before the acknowledgement.
-      if (this.#closing.signal.aborted) this.close();
+    try {
+      while (this.#isStale && !this.#closing.signal.aborted) {
+        this.#isStale = false;
+        const before = this.#stream;
+        const isWanted = this.#wantsLists || this.#wantedUris.size > 0 || this.#taskCounts.size > 0;
+        this.#stream = await (isWanted ? this.#open() : undefined);
+        if (this.#stream !== undefined) this.#watch(this.#stream);
+        before?.call.cancel('replaced');
+        // It was closed before the acknowledgement.
+        if (this.#closing.signal.aborted) this.close();
+      }
+    } finally {
+      // In the turn of the last look at the filter: a later change needs another renewal.
+      this.#renewing = undefined;
     }
   }
 

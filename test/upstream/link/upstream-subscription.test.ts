@@ -11,8 +11,10 @@ import { DroppedMessages } from '../../../src/upstream/rpc/dropped-messages.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
+import type { StartTransport, TransportEvents } from '../../../src/upstream/rpc/transport.ts';
 import { event, stream, TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
+import { memoryUpstream } from '../../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -27,6 +29,35 @@ const TASKS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 interface Subscribed extends AsyncDisposable {
   readonly subscription: UpstreamSubscription;
   readonly notifications: Waitlist<Notification>;
+}
+
+async function connect(start: StartTransport): Promise<Connection<string>> {
+  const ignore = () => undefined;
+  const connection = await Connection.open<string>(
+    'notes',
+    start,
+    { onNotification: ignore, onServerRequest: ignore, onClose: ignore },
+    AbortSignal.timeout(PATIENCE_MS),
+    { audience: '' },
+  );
+  connection.setModern(LATEST_MODERN, RawObject.of({ name: 'linkspan', version: '1' }));
+  return connection;
+}
+
+function subscriptionOver(
+  connection: Connection<string>,
+  capabilities: object,
+  onNotification: (notification: Notification) => void,
+  callMs = PATIENCE_MS,
+): UpstreamSubscription {
+  const hello = {
+    revision: LATEST_MODERN,
+    capabilities: RawObject.of(capabilities),
+    serverInfo: RawObject.EMPTY,
+    instructions: undefined,
+  } as const;
+  const log = pino({ level: 'silent' });
+  return new UpstreamSubscription({ connection, hello, timeouts: () => ({ callMs }), log, onNotification });
 }
 
 /** Opens a connection to a server over HTTP, and subscribes on it. */
@@ -47,29 +78,10 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = P
       userAgent: 'linkspan/test',
     },
   );
-  const ignore = () => undefined;
-  const connection = await Connection.open<string>(
-    'notes',
-    start,
-    { onNotification: ignore, onServerRequest: ignore, onClose: ignore },
-    AbortSignal.timeout(PATIENCE_MS),
-    { audience: '' },
-  );
-  connection.setModern(LATEST_MODERN, RawObject.of({ name: 'linkspan', version: '1' }));
+  const connection = await connect(start);
   const notifications = new Waitlist<Notification>();
-  const hello = {
-    revision: LATEST_MODERN,
-    capabilities: RawObject.of(capabilities),
-    serverInfo: RawObject.EMPTY,
-    instructions: undefined,
-  } as const;
-  const subscription = new UpstreamSubscription({
-    connection,
-    hello,
-    timeouts: () => ({ callMs }),
-    log,
-    onNotification: (notification) => notifications.push(notification),
-  });
+  const onNotification = (notification: Notification) => notifications.push(notification);
+  const subscription = subscriptionOver(connection, capabilities, onNotification, callMs);
   return {
     subscription,
     notifications,
@@ -130,6 +142,36 @@ test('a change that comes with the acknowledgement of a further stream is report
   await to.subscription.add('notes://b');
   const updated = to.notifications.items.map(({ params }) => params?.toString());
   assert.deepEqual(updated, ['{"uri":"notes://a"}', '{"uri":"notes://a"}']);
+});
+
+/** A transport to a server that acknowledges each stream at once. */
+const acknowledging = memoryUpstream({
+  isRaw: true,
+  request: (peer, { id, params }) => {
+    const notifications = { ...Object(JSON.parse(params?.raw('notifications') ?? '{}')) };
+    const method = 'notifications/subscriptions/acknowledged';
+    const _meta = { [META.subscriptionId]: Number(id) };
+    setImmediate(() => peer.send(JSON.stringify({ jsonrpc: '2.0', method, params: { notifications, _meta } })));
+  },
+});
+
+test('a resource that is added right after an acknowledgement gets a stream too', LIMIT, async () => {
+  for (let turns = 0; turns < 12; turns++) {
+    const acknowledged = Promise.withResolvers<void>();
+    const connection = await connect(async (events, ...rest) => {
+      const onMessage: TransportEvents['onMessage'] = (...args) => {
+        events.onMessage(...args);
+        acknowledged.resolve();
+      };
+      return await acknowledging.start({ ...events, onMessage }, ...rest);
+    });
+    const subscription = subscriptionOver(connection, { resources: { subscribe: true } }, () => undefined);
+    const first = subscription.add('notes://a');
+    await acknowledged.promise;
+    for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+    assert.deepEqual(await Promise.all([first, subscription.add('notes://b')]), [true, true], `after ${turns} turns`);
+    await connection.close();
+  }
 });
 
 test('a resource that is subscribed to needs no further stream', LIMIT, async () => {
