@@ -52,6 +52,10 @@ export class LatestChanges {
     return this.#core.upstreams.has(id);
   }
 
+  isDisabled(id: string): boolean {
+    return this.#core.upstreamChanges.isDisabled(id);
+  }
+
   /**
    * Notes a change of an upstream. Returns false if a later one is known, which holds. Of two at the same time, at different replicas, the one that
    * disables holds. A change of an upstream that this replica lacks is not noted: it asks for the change when a reload adds the upstream.

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { AdminPort } from '../../operator/admin/admin-port.ts';
+import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import * as answers from '../../operator/admin/answers.ts';
 import type { OperatorHandler } from '../../replicas/operator-question.ts';
 import { method, NOTHING, ServedMethods } from '../../store/piped/pipe-calls.ts';
@@ -33,7 +33,12 @@ export interface ReplicaAnswersParts {
   readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
 }
 
-const LATER = 'A later change of an operator holds.';
+const LATER = 'a later change of an operator holds';
+
+/** @throws {AdminError} if the later change has not the same effect, so that the asked one is not confirmed. */
+function yieldToLater(isSame: boolean): void {
+  if (!isSame) throw new AdminError('invalid-request', LATER);
+}
 
 export function replicaAnswers(parts: ReplicaAnswersParts): OperatorHandler {
   const { own, changes, hasSession, onOperation } = parts;
@@ -43,15 +48,17 @@ export function replicaAnswers(parts: ReplicaAnswersParts): OperatorHandler {
   served.serve(REPLICA.restartUpstream, ({ id, drainMs, at, operator, through }) =>
     outcomeOf(async () => {
       onOperation(operator, 'restartUpstream', id, through);
-      if (!changes.noteUpstream(id, at, false)) return { isStarted: true, message: LATER };
-      return await own.restartUpstream(id, drainMs);
+      if (changes.noteUpstream(id, at, false)) return await own.restartUpstream(id, drainMs);
+      yieldToLater(!changes.isDisabled(id));
+      return { isStarted: true, message: LATER };
     }),
   );
   served.serve(REPLICA.disableUpstream, ({ id, drainMs, at, operator, through }) =>
     outcomeOf(async () => {
       onOperation(operator, 'disableUpstream', id, through);
-      if (!changes.noteUpstream(id, at, true)) return { message: LATER };
-      return await own.disableUpstream(id, drainMs);
+      if (changes.noteUpstream(id, at, true)) return await own.disableUpstream(id, drainMs);
+      yieldToLater(changes.isDisabled(id));
+      return { message: LATER };
     }),
   );
   served.serve(REPLICA.endSession, ({ digest, operator, through }) =>
@@ -65,6 +72,7 @@ export function replicaAnswers(parts: ReplicaAnswersParts): OperatorHandler {
     outcomeOf(async () => {
       onOperation(operator, 'setLogLevel', undefined, through);
       if (changes.noteLogLevel(level, at)) await own.setLogLevel(level);
+      else yieldToLater(own.logLevel === level);
       return true;
     }),
   );

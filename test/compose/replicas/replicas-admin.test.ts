@@ -146,6 +146,28 @@ test('a replica that has restarted at its address is not named as missing', OPTI
   assert.deepEqual((await asked.port.disableUpstream('a', 0)).unconfirmed, ['elsewhere']);
 });
 
+test('a change that loses to a later one at another replica is not confirmed', OPTIONS, async (t) => {
+  await using ahead = await openReplica('ahead');
+  await using asked = await openReplica('asked');
+  t.mock.timers.enable({ apis: ['Date'], now: 20_000 });
+  await ahead.port.disableUpstream('a', 0);
+  await ahead.port.setLogLevel('debug');
+  asked.colleagues.push(ahead.asColleague);
+  t.mock.timers.setTime(10_000);
+  const restarted = await asked.port.restartUpstream('a', 0);
+  assert.match(restarted.message, /not confirmed it: ahead \(a later change of an operator holds\)\.$/);
+  assert.deepEqual(restarted.unconfirmed, ['ahead']);
+  assert.equal(ahead.isDisabled(), true);
+  assert.deepEqual(await asked.port.setLogLevel('warn'), ['ahead']);
+  // The same change is confirmed.
+  assert.equal((await asked.port.disableUpstream('a', 0)).unconfirmed, undefined);
+  assert.deepEqual(await asked.port.setLogLevel('debug'), []);
+  t.mock.timers.setTime(30_000);
+  await ahead.port.restartUpstream('a', 0);
+  t.mock.timers.setTime(10_000);
+  assert.deepEqual((await asked.port.disableUpstream('a', 0)).unconfirmed, ['ahead']);
+});
+
 test('a session whose end fails at another replica may have ended', OPTIONS, async (t) => {
   await using asked = await openReplica('asked');
   await using other = await openReplica('other');
