@@ -14,6 +14,8 @@ export const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
  * session.
  */
 export const KEPT_FRACTION = 0.75;
+/** The same of the ranges of all principals. Fewer make room, since principals with few ranges may lose sessions by it. */
+const KEPT_FRACTION_OF_ALL = 63 / 64;
 /** A full table looks for expired sessions at most this often. */
 const SWEEP_MS = 10_000;
 
@@ -168,41 +170,45 @@ export class SessionTable {
     const { serial, expiresMs } = session;
     const entry: SessionEntry = { owner: principalHash(session.principal), ended: [[serial, serial, expiresMs]] };
     this.apply(entry);
-    const joined = this.#keepWithinBounds(entry.owner, nowMs);
-    return joined === undefined ? [entry] : [entry, joined];
+    return [entry, ...this.#keepWithinBounds(entry.owner, nowMs)];
   }
 
-  /** Joins the oldest ranges of a principal that has too many. This also ends the sessions between them. */
-  #keepWithinBounds(name: string, nowMs: number): SessionEntry | undefined {
+  /** Joins the oldest ranges of principals that have too many. This also ends the sessions between them. */
+  #keepWithinBounds(name: string, nowMs: number): readonly SessionEntry[] {
     const own = this.#principal(name).ended;
-    if (own.size <= LIMITS.endedRangesPerPrincipal && this.#ranges <= LIMITS.endedRanges) return undefined;
+    if (own.size <= LIMITS.endedRangesPerPrincipal && this.#ranges <= LIMITS.endedRanges) return [];
     this.#sweep(nowMs);
     if (own.size > LIMITS.endedRangesPerPrincipal) {
       this.#onLimit('endedRangesPerPrincipal');
-      return this.#join(name, own, nowMs);
+      return this.#join([[name, own]], 0, nowMs);
     }
-    if (this.#ranges <= LIMITS.endedRanges) return undefined;
+    if (this.#ranges <= LIMITS.endedRanges) return [];
     this.#onLimit('endedRanges');
-    // The principal with the most ranges is reduced, even if it is another one.
-    let [largestName, largest] = [name, own];
-    for (const [each, { ended }] of this.#principals) {
-      if (ended.size > largest.size) [largestName, largest] = [each, ended];
+    // The principals with the most ranges are reduced, even if these are others.
+    const largestFirst = [...this.#principals]
+      .map(([each, { ended }]) => [each, ended] as const)
+      .toSorted(([, a], [, b]) => b.size - a.size);
+    return this.#join(largestFirst, LIMITS.endedRanges * KEPT_FRACTION_OF_ALL, nowMs);
+  }
+
+  /** Joins ranges of one principal after the other until so many are left of all. Returns the journal entries of the change. */
+  #join(principals: Iterable<readonly [string, EndedSerials]>, left: number, nowMs: number): readonly SessionEntry[] {
+    const joined = new Map<string, EndedSerials>();
+    for (const [name, ended] of principals) {
+      if (this.#ranges <= left) break;
+      const size = ended.size;
+      ended.joinOldest(Math.floor(size * KEPT_FRACTION), nowMs + MAX_VALIDITY_MS);
+      this.#ranges += ended.size - size;
+      joined.set(name, ended);
     }
-    return this.#join(largestName, largest, nowMs);
+    this.#removeEndedRecords(joined);
+    return [...joined].map(([name, ended]) => endedEntry(name, ended));
   }
 
-  #join(name: string, ended: EndedSerials, nowMs: number): SessionEntry {
-    const size = ended.size;
-    ended.joinOldest(Math.floor(size * KEPT_FRACTION), nowMs + MAX_VALIDITY_MS);
-    this.#ranges += ended.size - size;
-    this.#removeEndedRecords(name, ended);
-    return endedEntry(name, ended);
-  }
-
-  #removeEndedRecords(name: string, ended: EndedSerials): void {
+  #removeEndedRecords(principals: ReadonlyMap<string, EndedSerials>): void {
     for (const { id } of this.#records) {
-      const session = parseId(id);
-      if (session.name === name && ended.has(session.serial)) this.#records.remove(id);
+      const { name, serial } = parseId(id);
+      if (principals.get(name)?.has(serial) === true) this.#records.remove(id);
     }
   }
 
@@ -226,7 +232,7 @@ export class SessionTable {
       this.#unused = Math.max(this.#unused, last + 1);
       if (first === last) this.#records.remove(`${name}.${first}`);
     }
-    if (ranges.some(([first, last]) => first < last)) this.#removeEndedRecords(name, ended);
+    if (ranges.some(([first, last]) => first < last)) this.#removeEndedRecords(new Map([[name, ended]]));
   }
 
   #sweep(nowMs: number): void {

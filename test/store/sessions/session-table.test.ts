@@ -71,6 +71,15 @@ test('limit endedRanges: the principal with the most ranges is reduced', OPTIONS
   assert.ok(modest.every((session) => !testing.table.isEnded(session)));
 });
 
+test('limit endedRanges: with few ranges of each principal it is not reached at every end', OPTIONS, () => {
+  const testing = testTable();
+  const [principals, each] = [LIMITS.sessionPrincipals, LIMITS.endedRanges / LIMITS.sessionPrincipals];
+  for (let i = 0; i < principals; i++) endEverySecond(testing, `p${i}`, each);
+  for (let i = 0; i < 1_000; i++) endEverySecond(testing, `p${i}`, 1);
+  assert.deepEqual(testing.reached, ['endedRanges']);
+  assert.ok(rangesIn(testing.table) <= LIMITS.endedRanges);
+});
+
 // N-65
 test('limit sessionPrincipals: a new principal is refused when none makes room', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
