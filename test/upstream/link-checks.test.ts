@@ -115,7 +115,7 @@ for (const { status, phase } of [
   });
 }
 
-test('a server that answers ping and refuses its lists with HTTP 401 needs authorization', TIMEOUT, async () => {
+test('a server that answers ping and refuses lists with 401 needs authorization', TIMEOUT, async () => {
   const memory = memoryUpstream({
     hold: (peer, { id }) => Promise.resolve(peer.fail(id, failure(401))),
   });

@@ -23,7 +23,7 @@ export class MemoryPlacementTable implements PlacementTable {
   }
 
   /**
-   * Returns the time that leases are measured with. Between two calls it advances by a fifth of a lease at most, so that no lease lapses because
+   * Returns the time that leases are measured with. Between two calls it advances by a fifth of a lease at most. So no lease lapses because
    * all processes stood still, or this one alone.
    */
   #now(): number {

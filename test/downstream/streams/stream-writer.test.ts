@@ -134,7 +134,7 @@ test('a patient writer keeps all requests and answers for its reader', async () 
   assert.equal(seen.wrote.length, 400);
 });
 
-test('a patient writer with a full queue drops the oldest notifications, whatever they say', async () => {
+test('a patient writer with a full queue drops its oldest notifications', async () => {
   const { reader, write, seen } = setUp(false);
   write(ANSWER);
   const own = notificationText('notifications/own', undefined);
