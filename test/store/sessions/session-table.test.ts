@@ -71,7 +71,7 @@ test('limit endedRanges: the principal with the most ranges is reduced', OPTIONS
   assert.ok(modest.every((session) => !testing.table.isEnded(session)));
 });
 
-test('limit endedRanges: with few ranges of each principal it is not reached at every end', OPTIONS, () => {
+test('limit endedRanges: many principals with few ranges do not reach it at every end', OPTIONS, () => {
   const testing = testTable();
   const [principals, each] = [LIMITS.sessionPrincipals, LIMITS.endedRanges / LIMITS.sessionPrincipals];
   for (let i = 0; i < principals; i++) endEverySecond(testing, `p${i}`, each);

@@ -198,7 +198,7 @@ test('limit earlyMessages: further notifications are dropped, and requests refus
   await link.connection.close();
 });
 
-test('a request that the server has cancelled before the end of its handshake is dropped', async () => {
+test('a request that the server cancels before the end of its handshake is dropped', async () => {
   const memory = sending((peer) => {
     for (const id of [1, 2]) peer.send(`{"jsonrpc":"2.0","id":${id},"method":"roots/list","params":{"n":${id}}}`);
     peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}');
