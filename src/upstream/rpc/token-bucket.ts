@@ -1,4 +1,4 @@
-/** Measures a rate per second. Permits bursts of up to one second. */
+/** Measures a rate per second. Permits bursts of up to one second, and no burst costs more than a wait of one second. */
 export class TokenBucket {
   readonly #perSecond: number;
   #tokens: number;
@@ -12,7 +12,8 @@ export class TokenBucket {
   /** Takes a token, even if none is left. Returns how long to wait until the rate is not exceeded any more, in milliseconds. */
   take(nowMs: number): number {
     const refilled = this.#tokens + ((nowMs - this.#atMs) * this.#perSecond) / 1_000;
-    this.#tokens = Math.min(this.#perSecond, refilled) - 1;
+    // What one read has brought may be a debt of minutes.
+    this.#tokens = Math.max(Math.min(this.#perSecond, refilled) - 1, -this.#perSecond);
     this.#atMs = nowMs;
     return this.#tokens >= 0 ? 0 : (-this.#tokens * 1_000) / this.#perSecond;
   }
