@@ -70,7 +70,7 @@ test('the credentials of a POST to /messages are those for the endpoint of its s
 // SEC-08
 test('a POST with an older token does not shorten the life of a stream of 2024-11-05', TIMEOUT, async () => {
   const authenticator: Authenticator = {
-    authenticate: async ({ authorization: [ends] = [] }) => {
+    authenticate: async ({ authorization: [ends] }) => {
       return { kind: 'principal', principal: { key: 'ann', label: 'ann', scopes: [], expiresAtMs: Number(ends) } };
     },
     known: () => undefined,
