@@ -317,12 +317,13 @@ export class Upstream<Context, User extends LinkUser> {
    * @param known as in `ListingOptions`.
    * @throws {GatewayError} if no list can be read.
    */
-  list(link: Link<Context, User>, capabilities: RawObject, known: () => Offer | undefined): Promise<Listing> {
+  async list(link: Link<Context, User>, capabilities: RawObject, known: () => Offer | undefined): Promise<Listing> {
     link.usedMs = performance.now();
+    if (link.subscription?.beginning !== undefined) await link.subscription.beginning;
     const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
     const timeoutMs = this.config.timeouts.callMs;
-    return listOffer(link, { capabilities: usable, timeoutMs, onLimit, onListed, known });
+    return await listOffer(link, { capabilities: usable, timeoutMs, onLimit, onListed, known });
   }
 
   drain(limitMs: number): Promise<number> {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { resultOrLate } from '../../deadline.ts';
 import type { Logger } from 'pino';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
@@ -33,6 +34,9 @@ interface ListenStream {
   readonly openedMs: number;
 }
 
+/** Longest wait of the first listing for the stream, as over legacy HTTP. */
+const LISTEN_MS = 250;
+
 /** A stream that lives longer has worked. After shorter ones, each further attempt waits longer. */
 const STEADY_MS = 30_000;
 
@@ -61,10 +65,21 @@ export class UpstreamSubscription {
   #hasWorked = false;
   #isUnsupported = false;
   readonly #closing = new AbortController();
+  /** Resolves when the first stream is open, or is not open soon: lists that are read before may change unnoticed. */
+  readonly beginning: Promise<void> | undefined;
 
   constructor(parts: UpstreamSubscriptionParts) {
     this.#parts = parts;
-    if (this.#wantsLists) this.#renewInBackground();
+    this.beginning = this.#wantsLists ? this.#begin() : undefined;
+  }
+
+  async #begin(): Promise<void> {
+    let isLate = false;
+    const opening = this.#renewInBackground().then(() => {
+      if (isLate && this.#stream !== undefined) this.#reportPossibleChanges();
+    });
+    await Promise.race([opening, sleep(LISTEN_MS, undefined, { ref: false })]);
+    isLate = true;
   }
 
   get #wantsLists(): boolean {
@@ -86,7 +101,7 @@ export class UpstreamSubscription {
   }
 
   remove(uri: string): void {
-    if (this.#wantedUris.delete(uri)) this.#renewInBackground();
+    if (this.#wantedUris.delete(uri)) void this.#renewInBackground();
   }
 
   get hasTasks(): boolean {
@@ -120,7 +135,7 @@ export class UpstreamSubscription {
   removeTask(task: string): void {
     const count = (this.#taskCounts.get(task) ?? 0) - 1;
     if (count > 0) this.#taskCounts.set(detach(task), count);
-    else if (this.#taskCounts.delete(task)) this.#renewInBackground();
+    else if (this.#taskCounts.delete(task)) void this.#renewInBackground();
   }
 
   /** Ends the stream, and opens no other. */
@@ -130,8 +145,8 @@ export class UpstreamSubscription {
     this.#stream = undefined;
   }
 
-  #renewInBackground(): void {
-    this.#renewal().catch((thrown: unknown) => {
+  async #renewInBackground(): Promise<void> {
+    await this.#renewal().catch((thrown: unknown) => {
       if (this.#closing.signal.aborted) return;
       this.#parts.log.warn({ err: thrown }, 'cannot subscribe to changes of the upstream');
       if (this.#stream === undefined) void this.#resume(1);

@@ -12,9 +12,11 @@ import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-mess
 import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import type { StartTransport, TransportEvents } from '../../../src/upstream/rpc/transport.ts';
+import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
+import { GatewayParts } from '../../support/gateway-parts.ts';
 import { event, stream, TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
-import { memoryUpstream } from '../../support/memory-upstream.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -238,6 +240,21 @@ test('a broken stream is opened again, and every possible change is reported', L
   });
 });
 
+test('a first stream that is acknowledged late reports every possible change', LIMIT, async () => {
+  const late = Promise.withResolvers<void>();
+  const connection = await connect(async (events, ...rest) => {
+    const onMessage: TransportEvents['onMessage'] = (...args) =>
+      void late.promise.then(() => events.onMessage(...args));
+    return await acknowledging.start({ ...events, onMessage }, ...rest);
+  });
+  const notifications = new Waitlist<Notification>();
+  const subscription = subscriptionOver(connection, LISTS, (notification) => notifications.push(notification));
+  await subscription.beginning;
+  late.resolve();
+  assert.equal((await notifications.at(1)).method, 'notifications/resources/list_changed');
+  await connection.close();
+});
+
 test('a task that may have changed while its stream was broken is reported', LIMIT, async () => {
   await using server = await modernUpstream({});
   await using to = await subscribe(server, TASKS);
@@ -362,4 +379,29 @@ test('a stream that is acknowledged after the close of its subscription is ended
   listen.notifySubscriber('notifications/subscriptions/acknowledged', listen.params);
   await waitUntil(() => server.listens().length === 0);
   assert.equal(server.requests(LISTEN).length, 1);
+});
+
+test('the first listing waits for the acknowledgement of the first stream', LIMIT, async () => {
+  const order: string[] = [];
+  const memory = memoryUpstream({
+    isRaw: true,
+    hold: (_peer, { method }) => Promise.resolve(void order.push(method)),
+    request: (peer, request) => {
+      const { id, method } = request;
+      if (method === LISTEN) {
+        setImmediate(() => {
+          order.push('acknowledged');
+          const params = { notifications: {}, _meta: { [META.subscriptionId]: Number(id) } };
+          peer.send(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params }));
+        });
+      } else {
+        const capabilities = { tools: { listChanged: true } };
+        const hello = { resultType: 'complete', ttlMs: 0, cacheScope: 'private', supportedVersions: [LATEST_MODERN] };
+        peer.send(result(request, { ...hello, capabilities }));
+      }
+    },
+  });
+  await using at = new GatewayParts({ up: { memory, era: 'modern' } });
+  await at.upstream('up').refresh('modern', NO_FEATURES, '');
+  assert.deepEqual(order, ['acknowledged', 'tools/list']);
 });
