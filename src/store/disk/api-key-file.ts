@@ -2,9 +2,11 @@ import { isCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { COMMAND } from '../../command-name.ts';
 import { StartError } from '../../errors.ts';
+import { inSlices } from '../../work-turn.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
 import { lockFile } from './file-lock.ts';
 import { ownUser, writeFault } from './path-fault.ts';
@@ -16,30 +18,39 @@ const LIMIT_BYTES = 64 * 1_048_576;
 
 const FILE = z.strictObject({
   version: z.literal(1),
-  keys: z.array(storedKeySchema).max(MAX_KEYS),
+  keys: z.array(z.unknown()).max(MAX_KEYS),
 });
 
 /**
- * Reads a key file.
+ * Reads a key file, and serves others meanwhile.
  *
+ * @param former the keys of the last reading. Unchanged ones are the same objects, and cost little.
  * @throws {StartError} with a message for the operator that quotes nothing of the file. It does not exist, other users can read or write
  *   it, it is no ordinary file or larger than 64 MiB. Or an entry is wrong or repeated.
  */
-export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
-  const text = await readText(path);
-  const { data, error } = FILE.safeParse(jsonOf(text));
-  if (data === undefined) {
-    const [issue] = error.issues;
-    const where = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.map(String).join('.')}`;
-    throw new StartError(`${path} is not a key file${where}: ${issue?.message ?? 'invalid'}`);
-  }
-  const hashes = new Set<string>();
-  for (const [index, { sha256 }] of data.keys.entries()) {
-    if (hashes.has(sha256))
+export async function readKeyFile(path: string, former: readonly StoredKey[] = []): Promise<readonly StoredKey[]> {
+  const file = checked(path, FILE, jsonOf(await readText(path)), []);
+  const known = new Map(former.map((key) => [key.sha256, key]));
+  const keys = new Map<string, StoredKey>();
+  await inSlices(file.keys.entries(), ([index, entry]) => {
+    const before = known.get(String(Object(entry).sha256));
+    const isSame = before !== undefined && isDeepStrictEqual(before, entry);
+    const key = isSame ? before : checked(path, storedKeySchema, entry, ['keys', index]);
+    if (keys.has(key.sha256))
       throw new StartError(`${path} has two entries with the same hash, the later one at keys.${index}`);
-    hashes.add(sha256);
-  }
-  return data.keys;
+    keys.set(key.sha256, key);
+  });
+  return [...keys.values()];
+}
+
+/** @throws {StartError} if a part of the file is wrong. */
+function checked<Value>(path: string, schema: z.ZodType<Value>, value: unknown, at: readonly PropertyKey[]): Value {
+  const { data, error } = schema.safeParse(value);
+  if (data !== undefined) return data;
+  const [issue] = error?.issues ?? [];
+  const place = [...at, ...(issue?.path ?? [])];
+  const where = place.length === 0 ? '' : ` at ${place.map(String).join('.')}`;
+  throw new StartError(`${path} is not a key file${where}: ${issue?.message ?? 'invalid'}`);
 }
 
 async function readText(path: string): Promise<string> {

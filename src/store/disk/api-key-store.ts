@@ -1,4 +1,4 @@
-import type { ApiKeyStore } from '../api-key-store.ts';
+import type { ApiKeyStore, StoredKey } from '../api-key-store.ts';
 import { addKeyUses, changeKeyFile, readKeyFile, readKeyUses } from './api-key-file.ts';
 
 export interface DiskApiKeyStoreParts {
@@ -12,9 +12,13 @@ export interface DiskApiKeyStoreParts {
 
 /** Returns the store of API keys in a file of their own. */
 export function diskApiKeyStore({ file, stateDir, watchFile }: DiskApiKeyStoreParts): ApiKeyStore {
+  let keys: readonly StoredKey[] = [];
   return {
     place: file,
-    read: () => readKeyFile(file),
+    read: async () => {
+      keys = await readKeyFile(file, keys);
+      return keys;
+    },
     change: (decide) => changeKeyFile(file, decide),
     watch: (onDue) => watchFile(file, onDue),
     lastUses: async () => (stateDir === undefined ? new Map() : await readKeyUses(stateDir)),

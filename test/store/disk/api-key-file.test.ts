@@ -133,3 +133,14 @@ test('a change behind a symbolic link keeps the link', OPTIONS, async () => {
   assert.ok((await lstat(link)).isSymbolicLink());
   assert.equal((await readKeyFile(target)).length, 2);
 });
+
+test('keys that have not changed are the same objects at the next reading', OPTIONS, async () => {
+  const [ann, ben] = [{ ...keyOf('ann'), groups: ['a'] }, keyOf('ben')];
+  const file = await fileOf({ version: 1, keys: [ann, ben] });
+  const [annBefore, benBefore] = await readKeyFile(file);
+  assert.ok(annBefore !== undefined && benBefore !== undefined);
+  await writeFile(file, JSON.stringify({ version: 1, keys: [{ ...ben, owner: 'o' }, ann] }));
+  const [benAfter, annAfter] = await readKeyFile(file, [annBefore, benBefore]);
+  assert.equal(annAfter, annBefore);
+  assert.deepEqual(benAfter, { ...ben, owner: 'o' });
+});
