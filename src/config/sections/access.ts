@@ -53,6 +53,11 @@ export function readAccess(settings: GatewaySettings, parts: AccessParts): Acces
   return settings.access && new AccessReader(settings, settings.access, parts).read();
 }
 
+/** Returns whether a rule has a setting. Hints without any hint are none. */
+function hasSetting({ hints = {}, ...others }: Items): boolean {
+  return [...Object.values(hints), ...Object.values(others)].some((value) => value !== undefined);
+}
+
 class AccessReader {
   readonly #document: Document;
   readonly #judge: SelectorJudge;
@@ -148,7 +153,7 @@ class AccessReader {
 
   #role(name: string, { deny, weight, ...allow }: AccessSettings['roles'][string]): RoleConfig {
     const path = [...BASE, 'roles', name];
-    const allows = Object.values(allow).some((value) => value !== undefined);
+    const allows = hasSetting(allow);
     if (!allows && deny.length === 0 && weight === undefined) {
       this.#faults.refuse(path, 'allows and denies nothing; for everything, write upstreams: ["*"]');
     }
@@ -159,7 +164,7 @@ class AccessReader {
       deny: deny.map((items, index) => {
         const at = [...path, 'deny', index];
         // Without any setting it would deny everything.
-        if (Object.values(items).every((value) => value === undefined)) {
+        if (!hasSetting(items)) {
           this.#faults.refuse(at, 'denies everything; if that is meant, write upstreams: ["*"]');
         }
         return this.#rule(`${name} deny ${index + 1}`, at, items);
@@ -185,14 +190,12 @@ class AccessReader {
     };
   }
 
-  #checkLists(path: Path, { upstreams, tools, prompts, resources, hints }: Items): void {
+  #checkLists(path: Path, { upstreams, tools, prompts, resources }: Items): void {
     const kinds = Object.entries({ tools, prompts, resources }).filter(([, list]) => list !== undefined);
     // A rule about one kind may have an empty list of another.
     const empty = kinds.every(([, list]) => list?.length === 0) ? kinds.map(([key]) => key) : [];
     for (const key of upstreams?.length === 0 ? ['upstreams', ...empty] : empty)
       this.#faults.refuse([...path, key], EMPTY);
-    if (hints !== undefined && Object.values(hints).every((value) => value === undefined))
-      this.#faults.refuse([...path, 'hints'], 'is empty, so it restricts nothing; name a hint, or remove it');
   }
 
   #checkTemplates(path: Path, globs: readonly string[] = []): void {

@@ -1,4 +1,5 @@
 import type { Catalog } from '../../catalog/catalog.ts';
+import { isHiddenAt } from '../../catalog/resources/resources.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import { type Gate, insufficientScope } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -37,12 +38,21 @@ export function assertAllowed(
       assertListed(client.catalog, request);
     }
   }
+  if (holder.catalog === client.catalog || !isPinned(to.upstream)) return;
+  listRefresher.bringUpToDate(holder);
   const { catalog } = holder;
-  if (catalog !== client.catalog && isPinned(to.upstream)) assertListed(catalog.whole ?? catalog, request);
+  assertListed(catalog.whole ?? catalog, request, to);
 }
 
-/** @throws {GatewayError} if a catalog does not lead to the item of a request. */
-function assertListed(catalog: Catalog, request: Request): void {
+/**
+ * @param to where the request goes, if the catalog has more than its client may use.
+ * @throws {GatewayError} if a catalog does not lead to the item of a request.
+ */
+function assertListed(catalog: Catalog, request: Request, to?: UpstreamRoute): void {
   const again = route(catalog, request);
-  if (again.kind === 'nowhere') throw again.error;
+  if (again.kind === 'upstream') return;
+  const uri = again.error.code === 'ambiguous-resource' ? to?.params.string('uri') : undefined;
+  // The access policy has left the client one of several upstreams.
+  if (to === undefined || uri === undefined) throw again.error;
+  if (isHiddenAt(catalog.resources, to.upstream, uri)) throw unknownItem(request).error;
 }

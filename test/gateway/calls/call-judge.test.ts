@@ -104,3 +104,35 @@ test('a call at a process of its own is judged by the lists of that process', TI
   assert.equal((await held).error, undefined);
   assert.equal((await call('write')).error, undefined, 'the first process has the pinned one');
 });
+
+test('a read at a process of its own reaches the one of two upstreams that is allowed', TIMEOUT, async () => {
+  const resources = [{ uri: 'file:///x', name: 'x' }];
+  const pinned = { tools: [{ name: 'hold', inputSchema: { type: 'object' } }], resources };
+  let first: Peer | undefined;
+  const capabilities = { tools: {}, prompts: {}, resources: {} };
+  const memory = memoryUpstream({
+    capabilities,
+    // So a process of its own has another catalog.
+    listsOf: (peer) => (first === undefined || peer === first ? pinned : { ...pinned, prompts: [{ name: 'more' }] }),
+    request: (peer, request) => {
+      if (first === undefined) first = peer;
+      else peer.send(result(request, { contents: [] }));
+    },
+  });
+  const other = memoryUpstream({ capabilities, lists: { resources } });
+  await using core = await testCore(
+    { up: { memory, isolation: 'session', rawUris: true }, other: { memory: other, rawUris: true } },
+    { lock: lockOf({ up: pinned }, 'quarantine'), access: accessOf({ all: ALL }, [{ anyone: true, roles: ['all'] }]) },
+  );
+  const client = new ModernClient(core, { elicitation: {} });
+  const held = client.request('tools/call', toolCall('up__hold')).reply;
+  const request = await memory.until(() => memory.requests('tools/call')[0]);
+  const read = async () => await client.request('resources/read', { uri: 'file:///x' }).reply;
+  for (let reads = 0; reads < 3; reads++) {
+    assert.equal((await read()).error, undefined);
+    // The lists of the new process are read meanwhile.
+    await waitUntil(() => memory.requests('prompts/list').length > 1);
+  }
+  first?.send(result(request, { content: [] }));
+  assert.equal((await held).error, undefined);
+});

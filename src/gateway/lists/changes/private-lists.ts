@@ -25,8 +25,7 @@ interface Outcome {
 interface Listed {
   /** By capability key: the lists that its clients got, or undefined for those of all clients. */
   readonly own: Map<string, Offer | undefined>;
-  /** True once it has ended without a failure. */
-  isComplete: boolean;
+  isEnded: boolean;
 }
 
 const AS_BEFORE: Outcome = { isOwn: false, isChanged: false };
@@ -68,7 +67,7 @@ export class PrivateLists {
     const { capabilityKey } = holder;
     const listed = this.#listed.get(link);
     if (listed === undefined || holder.ownOffers.has(upstream)) return;
-    if (listed.isComplete && !listed.own.has(capabilityKey)) this.onChanged(link);
+    if (listed.isEnded && !listed.own.has(capabilityKey)) this.onChanged(link);
     const own = listed.own.get(capabilityKey) ?? this.#budget.offerOf(link, capabilityKey);
     if (own === undefined) return;
     holder.ownOffers.set(upstream, own);
@@ -97,16 +96,24 @@ export class PrivateLists {
 
   /** Lists a link for each set of capabilities of its users, also of those that join meanwhile. */
   async #list(link: Link): Promise<Outcome> {
-    const listed: Listed = { own: new Map(), isComplete: false };
+    const listed: Listed = { own: new Map(), isEnded: false };
     this.#listed.set(link, listed);
     let all = AS_BEFORE;
     const unlisted = () => [...link.users].find(({ capabilityKey }) => !listed.own.has(capabilityKey));
-    for (let user = unlisted(); user !== undefined; user = unlisted()) {
-      listed.own.set(user.capabilityKey, undefined);
-      const one = await this.#listFor(link, user, listed);
-      all = { isOwn: all.isOwn || one.isOwn, isChanged: all.isChanged || one.isChanged };
+    let user = unlisted();
+    try {
+      for (; user !== undefined; user = unlisted()) {
+        listed.own.set(user.capabilityKey, undefined);
+        const one = await this.#listFor(link, user, listed);
+        all = { isOwn: all.isOwn || one.isOwn, isChanged: all.isChanged || one.isChanged };
+      }
+    } catch (thrown) {
+      // Who joins tries again.
+      if (user !== undefined) listed.own.delete(user.capabilityKey);
+      throw thrown;
+    } finally {
+      listed.isEnded = true;
     }
-    listed.isComplete = true;
     return all;
   }
 
