@@ -163,15 +163,44 @@ for (const isPinned of [true, false]) {
 
 // P-012
 test('a call of a pinned tool that has gone while it was asked about is refused', TIMEOUT, async () => {
-  const { memory } = holding();
+  const memory = memoryUpstream({ lists: { tools: [ECHO] }, request: (peer, one) => peer.send(result(one, DONE)) });
   const { at, begin } = await calling(memory, { isPinned: () => true });
   await using _ = at;
-  const call = begin(at.session().session);
+  const { session } = at.session();
+  // So the second call does not wait for a link.
+  assert.equal(await endOf(begin(session).answer()), 'result');
+  const call = begin(session);
   call.exchange.allowedItem = { kind: 'tool', upstream: 'up', name: 'echo', hints: NO_HINTS };
   at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
   assert.equal(await endOf(call.answer()), 'unknown-tool undefined');
-  assert.equal(sentCalls(memory).length, 0);
+  assert.equal(sentCalls(memory).length, 1);
 });
+
+for (const what of ['a reload denies it', 'its pinned tool goes'] as const) {
+  // SEC-09 P-012
+  test(`a call that waits for its link is not sent if ${what} meanwhile`, TIMEOUT, async () => {
+    let gate: PromiseWithResolvers<void> | undefined;
+    const memory = memoryUpstream({
+      lists: { tools: [ECHO] },
+      start: () => gate?.promise ?? Promise.resolve(),
+      request: (peer, one) => peer.send(result(one, DONE)),
+    });
+    const { at, begin, upstream } = await calling(memory, { isPinned: () => true, upstream: { isolation: 'call' } });
+    await using _ = at;
+    const { session } = at.session();
+    // The first call may use the connection that has read the lists.
+    assert.equal(await endOf(begin(session).answer()), 'result');
+    const { starts } = memory;
+    gate = Promise.withResolvers();
+    const call = endOf(begin(session).answer());
+    await memory.until(() => memory.starts > starts || undefined);
+    if (what === 'a reload denies it') at.gate.setConfig(NOTHING);
+    else at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
+    gate.resolve();
+    assert.equal(await call, 'unknown-tool undefined');
+    assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [1, 0]);
+  });
+}
 
 // X-038
 test('a call that is cancelled while the lists are read again is not sent again', TIMEOUT, async () => {

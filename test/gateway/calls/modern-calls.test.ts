@@ -4,6 +4,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import { RPC } from '../../../src/protocol/rpc-codes.ts';
 import { accessOf } from '../../policy/policies.ts';
 import { memoryUpstream, type MemoryUpstream, result, type Script } from '../../support/memory-upstream.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { calling, DONE, ECHO, endOf, modern, sentCalls } from './calling.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -77,6 +78,22 @@ test('an upstream that asks in each answer is not called without end', TIMEOUT, 
   assert.equal(await end, 'upstream-protocol unknown');
   assert.deepEqual([limitsHit, stream.messages], [['inputRounds'], []]);
   assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [LIMITS.inputRounds, 0]);
+});
+
+//
+test('a call that is asked to come again has one slot at a time, and frees it', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const memory = modern((peer, request) => {
+    const isAgain = request.params?.raw('requestState') !== undefined;
+    peer.send(
+      result(request, isAgain ? { ...COMPLETE, ...DONE } : { resultType: 'input_required', requestState: 's' }),
+    );
+  });
+  const { at, begin, upstream } = await calling(memory, { upstream: { era: 'modern', concurrency: 1 } });
+  await using _ = at;
+  const ends = [at.session(), at.session()].map(({ session }) => endOf(begin(session).answer()));
+  assert.deepEqual(await time.passUntil(Promise.all(ends), 50), ['result', 'result']);
+  assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [4, 0]);
 });
 
 test('a call with headers of an old schema is sent once more, by the new one', TIMEOUT, async () => {
