@@ -17,6 +17,8 @@ test('a configured key has the principal of its name, any other key has none', (
   assert.equal(keys.find(sha256('two'))?.key, 'key:desk');
   assert.equal(keys.find(sha256('three')), undefined);
   assert.equal(new ApiKeys([]).find(sha256('one')), undefined);
+  const stored = { name: 'other', sha256: sha256('one') };
+  assert.equal(new ApiKeys([{ ...stored, name: 'ci' }], [stored]).find(sha256('one'))?.key, 'key:ci');
 });
 
 test('two keys of one name are one principal, so a key can be replaced', () => {
@@ -88,7 +90,7 @@ test('what a key has opened is over when the key gets another name', () => {
   const before = new ApiKeys([], [key]);
   const ann = before.find(key.sha256);
   assert.ok(ann !== undefined);
-  const renamed = new ApiKeys([], [{ ...key, name: 'bob' }], before);
+  const renamed = new ApiKeys([], [{ ...key, name: 'bob', groups: ['eng'] }], before);
   assert.ok(renamed.isOver(ann, T0));
-  assert.equal(renamed.currentOf(ann), ann);
+  assert.equal(renamed.currentOf(ann), ann, 'it gets no rights of the other name');
 });

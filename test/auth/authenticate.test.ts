@@ -528,6 +528,13 @@ test('a key with dots that is not a JWT is accepted as an API key', OPTIONS, asy
   principal(await ask(authenticator, 'team.ci.2026'));
 });
 
+test('what was opened without credentials is over once they are asked for', () => {
+  const [open, closed] = [[], [apiKey('ci', 'one')]].map((apiKeys) =>
+    createAuthenticator({ jwt: [], apiKeys }, { log: SILENT }),
+  );
+  assert.deepEqual([open?.isOver(LOCAL), closed?.isOver(LOCAL)], [false, true]);
+});
+
 test('without credentials configured everyone is the local principal', OPTIONS, async () => {
   const authenticator = createAuthenticator({ jwt: [], apiKeys: [] }, { log: SILENT });
   for (const authorization of [[], ['Bearer x'], ['nonsense', '']]) {

@@ -204,6 +204,7 @@ export const BAD_TOKENS: readonly BadToken[] = [
   ...ISSUERS.map((iss) => claims(`iss ${JSON.stringify(iss)}`, () => ({ iss }))),
   claims('no iss', () => ({ iss: undefined })),
   ...SUBJECTS.map((sub) => claims(`sub ${JSON.stringify(sub)}`, () => ({ sub }))),
+  claims('cnf: a key that its holder must prove', () => ({ cnf: { jkt: 'x' } })),
   claims('no sub', () => ({ sub: undefined })),
   ...CLIENTS.map((id) => claims(`client_id ${JSON.stringify(id)}`, () => ({ client_id: id }))),
   ...times(),

@@ -100,6 +100,28 @@ test('an active token has its claims, and is asked about once a minute', OPTIONS
   assert.equal(authenticator.isOver(verdict.principal), true, 'its streams end, so that a revocation is noticed');
 });
 
+test('a token that lasts ends its streams after a quarter of an hour', OPTIONS, async () => {
+  const { exp: _exp, ...lasting } = GOOD;
+  await using issuer = await startIssuer({ lasting });
+  const { authenticator, ask, time } = authenticatorOf(issuer.config);
+  const verdict = await ask('lasting');
+  assert.ok(verdict.kind === 'principal', JSON.stringify(verdict));
+  time.ms += 15 * 60_000 - 1;
+  assert.equal(authenticator.isOver(verdict.principal), false);
+  time.ms += 1;
+  assert.equal(authenticator.isOver(verdict.principal), true);
+});
+
+test('a token that expires soon is asked about again from its expiry on', OPTIONS, async () => {
+  await using issuer = await startIssuer({ short: { ...GOOD, exp: 1_800_000_020 } });
+  const { ask, time } = authenticatorOf(issuer.config);
+  for (const afterMs of [0, 19_999, 20_000]) {
+    time.ms = 1_800_000_000_000 + afterMs;
+    assert.equal((await ask('short')).kind, 'principal');
+    assert.equal(issuer.asked.length, afterMs === 20_000 ? 2 : 1);
+  }
+});
+
 test('a client that acts for itself is not the user of the same name', OPTIONS, async () => {
   const own = { aud: ENDPOINT, client_id: 'desk' };
   await using issuer = await startIssuer({ own, user: { ...own, sub: 'desk' } });
@@ -234,8 +256,8 @@ test('a token is shown only to the issuer of its beginning, and an API key to no
   await using issuer = await startIssuer({ gho_x: GOOD });
   await using other = await startIssuer();
   const introspection = [
-    { ...issuer.config, tokenPrefix: 'gho_' },
     { ...other.config, issuer: 'https://other.example.com' },
+    { ...issuer.config, tokenPrefix: 'gho_' },
   ];
   const apiKeys = [{ name: 'ci', sha256: '4c9e1cbb9a5b7a7f0ffd1d4dee8d4d32b9d11b0cd0ff05eb3a04e0ab2f1c9c4b' }];
   const authenticator = createAuthenticator({ jwt: [], apiKeys, introspection }, { log: SILENT, now: () => 1.8e12 });
