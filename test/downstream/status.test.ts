@@ -275,6 +275,8 @@ for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, cod
     if (status === 401) assert.match(got.headers['www-authenticate'] ?? '', /^Bearer/);
     const isOurs = headers['origin'] === 'https://app.example.com';
     assert.equal(got.headers['access-control-allow-origin'], isOurs ? 'https://app.example.com' : undefined);
+    const readable = got.headers['access-control-expose-headers'];
+    assert.equal(readable, isOurs ? 'mcp-session-id, www-authenticate' : undefined);
     assert.equal(got.headers['access-control-allow-credentials'], undefined);
   });
 }
