@@ -451,28 +451,32 @@ test('a large question beyond the limit is refused until another is answered', T
 });
 
 // N-28
-test('questions with a member twice are refused, and leave room for others', TIMEOUT, async () => {
-  const text = 'x'.repeat(3_700_000);
-  const ask = (id: string, twice = '') =>
-    `{"jsonrpc":"2.0","id":"${id}","method":"elicitation/create","params":{${twice}"message":"${text}","requestedSchema":{"type":"object","properties":{}}}}`;
-  const responses: string[] = [];
-  const memory = memoryUpstream({
-    lists: { tools: [ECHO] },
-    request: (peer, request) => {
-      const twice = '"_meta":{"progressToken":1,"progressToken":2},';
-      for (const id of ['q0', 'q1', 'q2', 'q3']) peer.send(ask(id, twice), Number(request.id));
-      peer.send(ask('q4'), Number(request.id));
-    },
-    response: (peer, response) => {
-      const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
-      if (responses.push(`${response.kind} ${JSON.parse(response.id)}`) < 5 || call?.kind !== 'request') return;
-      peer.send(result(call, {}));
-    },
+for (const [what, method, refused] of [
+  ['with a member twice', 'elicitation/create', '"_meta":{"progressToken":1,"progressToken":2},'],
+  ['beyond the budget of tokens', 'sampling/createMessage', '"messages":[],"maxTokens":9,'],
+] as const) {
+  test(`questions ${what} are refused, and leave room for others`, TIMEOUT, async () => {
+    const text = 'x'.repeat(3_700_000);
+    const ask = (id: string, asked: string, more = '') =>
+      `{"jsonrpc":"2.0","id":"${id}","method":"${asked}","params":{${more}"message":"${text}","requestedSchema":{"type":"object","properties":{}}}}`;
+    const responses: string[] = [];
+    const memory = memoryUpstream({
+      lists: { tools: [ECHO] },
+      request: (peer, request) => {
+        for (const id of ['q0', 'q1', 'q2', 'q3']) peer.send(ask(id, method, refused), Number(request.id));
+        peer.send(ask('q4', 'elicitation/create'), Number(request.id));
+      },
+      response: (peer, response) => {
+        const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+        if (responses.push(`${response.kind} ${JSON.parse(response.id)}`) < 5 || call?.kind !== 'request') return;
+        peer.send(result(call, {}));
+      },
+    });
+    await using gateway = await testCore({ up: { memory, samplingBudget: 8 } });
+    await exchange(await gateway.connect({ capabilities: { elicitation: {}, sampling: {} } }), { action: 'decline' });
+    assert.deepEqual(responses, ['error q0', 'error q1', 'error q2', 'error q3', 'result q4']);
   });
-  await using gateway = await testCore({ up: { memory } });
-  await exchange(await gateway.connect({ capabilities: { elicitation: {} } }), { action: 'decline' });
-  assert.deepEqual(responses, ['error q0', 'error q1', 'error q2', 'error q3', 'result q4']);
-});
+}
 
 // X-007
 test('a question that cannot be judged for each retry is not asked', TIMEOUT, async () => {
