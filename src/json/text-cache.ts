@@ -22,17 +22,17 @@ function isCacheable(text: string): boolean {
 
 /**
  * Caches values made from texts. Long texts, and texts that belong to a single request, are not cached. `make` must use
- * the text that it gets, which is detached.
+ * the text that it gets, which is detached if the value is cached.
  */
 export class TextCache<T extends string | object> {
   readonly #values = new KeptMap<T>();
 
-  of(text: string, make: (text: string) => T): T {
+  of(text: string, make: (text: string, isDetached: boolean) => T): T {
     const known = this.#values.get(text);
     if (known !== undefined) return known;
-    if (!isCacheable(text)) return make(text);
+    if (!isCacheable(text)) return make(text, false);
     const own = detach(text);
-    const value = make(own);
+    const value = make(own, true);
     if (this.#values.size >= MAX_TEXTS) this.#values.clear();
     this.#values.set(own, value);
     return value;

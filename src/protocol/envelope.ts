@@ -80,17 +80,17 @@ const metas = new TextCache<string>();
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
   if (raw === undefined) return NO_ENVELOPE;
-  return readings.of(raw, (text) => {
+  return readings.of(raw, (text, isDetached) => {
     const rest = splitToken(text)?.rest;
-    return rest === undefined ? readText(text) : readings.of(rest, readText);
+    return rest === undefined ? readText(text, isDetached) : readings.of(rest, readText);
   });
 }
 
-function readText(raw: string): EnvelopeReading {
-  return read(isObjectText(raw) ? RawObject.parse(raw) : undefined);
+function readText(raw: string, isDetached: boolean): EnvelopeReading {
+  return read(isObjectText(raw) ? RawObject.parse(raw) : undefined, isDetached);
 }
 
-function read(meta: RawObject | undefined): EnvelopeReading {
+function read(meta: RawObject | undefined, isDetached: boolean): EnvelopeReading {
   if (meta?.raw(META.protocolVersion) === undefined) {
     return { kind: 'none', missing: REQUIRED.filter((key) => meta?.raw(key) === undefined) };
   }
@@ -102,6 +102,8 @@ function read(meta: RawObject | undefined): EnvelopeReading {
   const why = capabilitiesFault(meta) ?? clientInfoFault(meta) ?? logLevelFault(meta);
   if (why !== undefined) return { kind: 'malformed', version, why };
   const logLevel = meta.string(META.logLevel);
+  // Client groups and streams keep both longer than the message.
+  const kept = (object: RawObject | undefined) => (isDetached ? object : object && copyOf(object));
   const envelope: Envelope = {
     version,
     clientCapabilities: kept(meta.object(META.clientCapabilities)) ?? RawObject.EMPTY,
@@ -111,9 +113,8 @@ function read(meta: RawObject | undefined): EnvelopeReading {
   return { kind: 'envelope', version, envelope };
 }
 
-/** Returns a copy. Client groups and streams keep it longer than the message. */
-function kept(object: RawObject | undefined): RawObject | undefined {
-  return object && RawObject.parse(detach(object.toString()));
+function copyOf(object: RawObject): RawObject {
+  return RawObject.parse(detach(object.toString()));
 }
 
 /**

@@ -73,6 +73,10 @@ function entryBytes({ bytes }: StreamEvent): number {
   return ENTRY_BYTES + bytes;
 }
 
+function isDroppable(notification: string | undefined): boolean {
+  return notification !== undefined && DROPPABLE.has(notification);
+}
+
 function notificationMethod(message: string): string | undefined {
   if (!message.startsWith(NOTIFICATION)) return undefined;
   return message.slice(NOTIFICATION.length, message.indexOf('"', NOTIFICATION.length));
@@ -136,7 +140,7 @@ export class StreamWriter implements ByteHolder {
     const notification = notificationMethod(message);
     const repeatable = notification !== undefined && IDEMPOTENT.has(notification) ? message : undefined;
     if (repeatable !== undefined && this.#queue.some((queued) => queued.repeatable === repeatable)) return;
-    if (!this.#hasRoom(streamEvent)) this.#dropUntilRoom(streamEvent);
+    if (!this.#hasRoom(streamEvent)) this.#dropUntilRoom(streamEvent, notification);
     const hasRoom = this.#hasRoom(streamEvent);
     if (!hasRoom && this.#mayDrop(notification)) {
       this.#handler.onDropped();
@@ -312,13 +316,17 @@ export class StreamWriter implements ByteHolder {
   }
 
   #mayDrop(notification: string | undefined): boolean {
-    if (notification === undefined) return false;
-    return this.#options.isImpatient ? DROPPABLE.has(notification) : !LASTING.has(notification);
+    if (this.#options.isImpatient) return isDroppable(notification);
+    return notification !== undefined && !LASTING.has(notification);
   }
 
-  #dropUntilRoom(streamEvent: StreamEvent): void {
+  /** @param method of the notification that needs the room. */
+  #dropUntilRoom(streamEvent: StreamEvent, method: string | undefined): void {
     while (!this.#hasRoom(streamEvent)) {
-      const oldest = this.#queue.findIndex(({ notification }) => this.#mayDrop(notification));
+      let oldest = this.#queue.findIndex(({ notification }) => isDroppable(notification));
+      // Progress and log messages take no place of what says more.
+      if (oldest < 0 && !isDroppable(method))
+        oldest = this.#queue.findIndex((queued) => this.#mayDrop(queued.notification));
       const [dropped] = oldest < 0 ? [] : this.#queue.splice(oldest, 1);
       if (dropped === undefined) return;
       this.#dequeue(dropped);

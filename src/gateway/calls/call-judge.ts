@@ -3,7 +3,7 @@ import { isHiddenAt } from '../../catalog/resources/resources.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import { type Gate, insufficientScope } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import { route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
+import { route, type Route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 
 export interface CallJudgeParts {
@@ -41,18 +41,35 @@ export function assertAllowed(
   if (holder.catalog === client.catalog || !isPinned(to.upstream)) return;
   listRefresher.bringUpToDate(holder);
   const { catalog } = holder;
-  assertListed(catalog.whole ?? catalog, request, to);
+  assertListedAt(catalog.whole ?? catalog, request, to);
+}
+
+/** @throws {GatewayError} if a catalog does not lead to the item of a request. */
+function assertListed(catalog: Catalog, request: Request): void {
+  const again = route(catalog, request);
+  if (again.kind === 'nowhere') throw again.error;
 }
 
 /**
- * @param to where the request goes, if the catalog has more than its client may use.
- * @throws {GatewayError} if a catalog does not lead to the item of a request.
+ * @param catalog may have items of other upstreams that the policy hides from the client, also with the same name or URI.
+ * @throws {GatewayError} if a catalog withholds the item to which a request goes.
  */
-function assertListed(catalog: Catalog, request: Request, to?: UpstreamRoute): void {
-  const again = route(catalog, request);
-  if (again.kind === 'upstream') return;
-  const uri = again.error.code === 'ambiguous-resource' ? to?.params.string('uri') : undefined;
-  // The access policy has left the client one of several upstreams.
-  if (to === undefined || uri === undefined) throw again.error;
-  if (isHiddenAt(catalog.resources, to.upstream, uri)) throw unknownItem(request).error;
+function assertListedAt(catalog: Catalog, request: Request, to: UpstreamRoute): void {
+  const uri = uriOf(request.method, to);
+  const isListed =
+    uri === undefined
+      ? isRouteTo(to.upstream, route(catalog, request))
+      : !isHiddenAt(catalog.resources, to.upstream, uri);
+  if (!isListed) throw unknownItem(request).error;
+}
+
+/** Returns the URI or URI template, as its upstream knows it, that a request is about. */
+function uriOf(method: string, { params }: UpstreamRoute): string | undefined {
+  if (method === 'resources/read') return params.string('uri');
+  const ref = method === 'completion/complete' ? params.object('ref') : undefined;
+  return ref?.string('type') === 'ref/resource' ? ref.string('uri') : undefined;
+}
+
+function isRouteTo(upstream: string, found: Route): boolean {
+  return found.kind === 'upstream' && found.upstream === upstream;
 }

@@ -28,12 +28,17 @@ const MAX_TEXT_CHARS = 100;
 /** The largest number of capabilities of one client that are kept. */
 const MAX_CAPABILITIES = 20;
 
+/** The time after which a client takes a place in the list again. Otherwise more clients than places would search the list with each request. */
+const RETURN_MS = 60_000;
+
 const UNNAMED = '(no name)';
 
 interface Entry {
   readonly client: SeenClient;
   /** False if others have taken its place in the list. */
   isListed: boolean;
+  /** The time when they did; wall clock, ms since the epoch. */
+  removedMs: number;
 }
 
 /** The clients that this process has served, as they describe themselves. The least recently seen is removed first. */
@@ -64,24 +69,24 @@ export class SeenClients {
    */
   record(caller: Caller, info: RawObject | undefined, nowMs: number): void {
     const known = this.#byCaller.get(caller);
-    if (known?.isListed === true) {
+    if (known !== undefined && (known.isListed || nowMs - known.removedMs < RETURN_MS)) {
       known.client.lastMs = nowMs;
       return;
     }
     const client = describe(caller, info, nowMs);
     const { name, version, revision, principal, capabilities } = client;
     const key = detach(JSON.stringify([name, version, revision, principal, ...capabilities]));
-    const same = this.#listed.get(key) ?? known ?? { client, isListed: false };
+    const same = this.#listed.get(key) ?? known ?? { client, isListed: false, removedMs: 0 };
     if (same !== known) same.client.connections++;
     same.client.lastMs = nowMs;
     this.#byCaller.set(caller, same);
     if (same.isListed) return;
     same.isListed = true;
     this.#listed.set(key, same);
-    if (this.#listed.size > LIMITS.seenClients) this.#removeOldest();
+    if (this.#listed.size > LIMITS.seenClients) this.#removeOldest(nowMs);
   }
 
-  #removeOldest(): void {
+  #removeOldest(nowMs: number): void {
     let oldest: readonly [key: string, entry: Entry] | undefined;
     for (const one of this.#listed) {
       if (oldest === undefined || one[1].client.lastMs < oldest[1].client.lastMs) oldest = one;
@@ -90,6 +95,7 @@ export class SeenClients {
     const [key, entry] = oldest;
     this.#listed.delete(key);
     entry.isListed = false;
+    entry.removedMs = nowMs;
     this.#onLimit('seenClients');
   }
 }

@@ -145,6 +145,16 @@ test('a patient writer with a full queue drops its oldest notifications', async 
   assert.deepEqual([seen.wrote[1], seen.wrote.at(-1)], [10_000 + 1 - 256 + 3 + 1, 10_004]);
 });
 
+test('progress takes no place of another notification for a patient writer', async () => {
+  const { reader, write, seen } = setUp(false);
+  write(ANSWER);
+  write(notificationText('notifications/tasks', undefined));
+  for (let n = 0; n < 1_000; n++) write(PROGRESS);
+  write(notificationText('notifications/elicitation/complete', undefined));
+  await reader.drain();
+  assert.deepEqual([seen.wrote[1], seen.wrote.at(-1)], [2, 1_003]);
+});
+
 test('end() writes the queued events first', async () => {
   const { reader, writer, write, seen } = setUp();
   write(ASK);

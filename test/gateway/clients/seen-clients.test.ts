@@ -38,7 +38,7 @@ test('limit seenClients: the least recently recorded client is removed', () => {
   assert.ok(!seen.values().some(({ name }) => name === 'n0'));
 });
 
-test('limit seenClients: a client in use stays, and one that is back is listed', () => {
+test('limit seenClients: a client in use stays, and one that is back later is listed', () => {
   const seen = new SeenClients(() => undefined);
   const [busy, away] = [caller({ roots: {} }), caller({ sampling: {} })];
   seen.record(busy, INFO, 1);
@@ -53,6 +53,8 @@ test('limit seenClients: a client in use stays, and one that is back is listed',
       .flatMap(({ capabilities: [own], connections }) => (own === undefined ? [] : [`${own} ${connections}`]));
   assert.deepEqual(listed(), ['roots 1']);
   seen.record(away, INFO, 5_000);
+  assert.deepEqual(listed(), ['roots 1'], 'each return searches the list');
+  seen.record(away, INFO, 65_000);
   assert.deepEqual(listed(), ['sampling 1', 'roots 1']);
   assert.equal(seen.values().length, LIMITS.seenClients);
 });
