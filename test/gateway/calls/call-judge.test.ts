@@ -6,7 +6,7 @@ import { accessOf, tokenOf } from '../../policy/policies.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
-import { lockOf } from '../../support/pins.ts';
+import { lockOf, type ScriptedLists } from '../../support/pins.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { calling, holding, NOTHING } from './calling.ts';
 
@@ -105,34 +105,53 @@ test('a call at a process of its own is judged by the lists of that process', TI
   assert.equal((await call('write')).error, undefined, 'the first process has the pinned one');
 });
 
-test('a read at a process of its own reaches the one of two upstreams that is allowed', TIMEOUT, async () => {
+/**
+ * Two upstreams with the same resource, of which the policy leaves the client one, whose tool is being called.
+ *
+ * @param elsewhere what further processes of that one list besides.
+ */
+async function readingBesideACall(elsewhere: ScriptedLists) {
   const resources = [{ uri: 'file:///x', name: 'x' }];
   const pinned = { tools: [{ name: 'hold', inputSchema: { type: 'object' } }], resources };
-  let first: Peer | undefined;
   const capabilities = { tools: {}, prompts: {}, resources: {} };
+  let first: Peer | undefined;
   const memory = memoryUpstream({
     capabilities,
-    // So a process of its own has another catalog.
-    listsOf: (peer) => (first === undefined || peer === first ? pinned : { ...pinned, prompts: [{ name: 'more' }] }),
+    listsOf: (peer) => (first === undefined || peer === first ? pinned : { ...pinned, ...elsewhere }),
     request: (peer, request) => {
       if (first === undefined) first = peer;
       else peer.send(result(request, { contents: [] }));
     },
   });
   const other = memoryUpstream({ capabilities, lists: { resources } });
-  await using core = await testCore(
+  const core = await testCore(
     { up: { memory, isolation: 'session', rawUris: true }, other: { memory: other, rawUris: true } },
     { lock: lockOf({ up: pinned }, 'quarantine'), access: accessOf({ all: ALL }, [{ anyone: true, roles: ['all'] }]) },
   );
   const client = new ModernClient(core, { elicitation: {} });
-  const held = client.request('tools/call', toolCall('up__hold')).reply;
-  const request = await memory.until(() => memory.requests('tools/call')[0]);
-  const read = async () => await client.request('resources/read', { uri: 'file:///x' }).reply;
+  void client.request('tools/call', toolCall('up__hold'));
+  await memory.until(() => memory.requests('tools/call')[0]);
+  return {
+    memory,
+    read: async () => (await client.request('resources/read', { uri: 'file:///x' }).reply).error,
+    [Symbol.asyncDispose]: () => core[Symbol.asyncDispose](),
+  };
+}
+
+test('a read at a process of its own reaches the one of two upstreams that is allowed', TIMEOUT, async () => {
+  await using beside = await readingBesideACall({ prompts: [{ name: 'more' }] });
   for (let reads = 0; reads < 3; reads++) {
-    assert.equal((await read()).error, undefined);
+    assert.equal(await beside.read(), undefined);
     // The lists of the new process are read meanwhile.
-    await waitUntil(() => memory.requests('prompts/list').length > 1);
+    await waitUntil(() => beside.memory.requests('prompts/list').length > 1);
   }
-  first?.send(result(request, { content: [] }));
-  assert.equal((await held).error, undefined);
+});
+
+// SEC-33
+test('a read of what a process withholds is refused, though another upstream lists it', TIMEOUT, async () => {
+  await using beside = await readingBesideACall({ resources: [{ uri: 'file:///x', name: 'x', description: 'Own.' }] });
+  await waitUntil(async () => (await beside.read()) !== undefined);
+  const reads = beside.memory.requests('resources/read').length;
+  assert.match(JSON.stringify(await beside.read()), /"unknown-resource"/);
+  assert.equal(beside.memory.requests('resources/read').length, reads);
 });
