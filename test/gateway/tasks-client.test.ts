@@ -4,6 +4,7 @@ import { LIMITS } from '../../src/limits.ts';
 import type { Answer, Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, type TestClient, type TestCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const RELATED = 'io.modelcontextprotocol/related-task';
@@ -106,6 +107,28 @@ test('an upstream gets only tasks that this client runs for it', TIMEOUT, async 
   // The lists of `up` may come after the call of `other`.
   const asked = client.listened.filter(({ kind }) => kind === 'request');
   assert.deepEqual(asked, []);
+});
+
+// S-004
+test('a status with the id of another client’s task does not reach its upstream', TIMEOUT, async () => {
+  const asker = new Asker();
+  await using gateway = await testCore({ up: { memory: asker.memory, isolation: 'principal' } });
+  const client = await introduce(gateway, CAPABILITIES);
+  await Promise.all([
+    asker.ask('sampling/createMessage', SAMPLING),
+    answer(client, 'sampling/createMessage', { task: STATE }),
+  ]);
+  const other = await introduce(gateway, CAPABILITIES);
+  other.notify('notifications/tasks/status', { ...STATE, status: 'failed' });
+  client.notify('notifications/tasks/status', { ...STATE, status: 'completed' });
+  const statuses = () =>
+    asker.memory.peers.flatMap(({ received }) =>
+      received.flatMap((one) =>
+        one.kind === 'notification' && one.method === 'notifications/tasks/status' ? one.params?.string('status') : [],
+      ),
+    );
+  await waitUntil(() => statuses().includes('completed'));
+  assert.deepEqual(statuses(), ['completed']);
 });
 
 test('an upstream that polls the task of an ended session is answered at once', TIMEOUT, async () => {
