@@ -42,10 +42,11 @@ export interface DrainParts {
  */
 export async function drain({ core, edge, replicas, isStopOfAll, log }: DrainParts): Promise<void> {
   const beganMs = performance.now();
-  const hasOthers = replicas !== undefined && replicas.owners.others.length > 0;
   let hasLeft = await leave(replicas, (thrown) => {
     log.warn({ err: thrown }, 'sessions cannot be given to other replicas at the moment');
   });
+  // As of the leaving: others may have come since the last renewal.
+  const hasOthers = replicas !== undefined && replicas.owners.others.length > 0;
   const hasSuccessor = () => core.gateway.successor() !== undefined;
   edge.drain(hasOthers, isStopOfAll);
   let areCountsGiven = false;

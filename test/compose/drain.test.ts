@@ -52,6 +52,26 @@ test('sessions are given away although Redis did not answer at first', TIMEOUT, 
   assert.equal(steps.filter((step) => step === 'renew counts').length, 1);
 });
 
+test('sessions are given to a replica that has come since the last renewal', TIMEOUT, async () => {
+  const steps: string[] = [];
+  const others: (typeof OTHER)[] = [];
+  await drain({
+    core: {
+      gateway: { successor: () => (others.length > 0 ? successor : undefined) },
+      handOver: () => steps.push('hand over'),
+      inFlightCount: 0,
+      parkedCount: 0,
+    },
+    edge: edgeOf(steps),
+    replicas: {
+      owners: { others, leave: async () => void others.push(OTHER) },
+      counters: { renew: async () => void steps.push('renew counts') },
+    },
+    log,
+  });
+  assert.deepEqual([...new Set(steps)], ['drain', 'hand over', 'renew counts', 'retire']);
+});
+
 /** Returns the parts of a process with nothing to do and no successor. */
 function idleParts(steps: string[]): Pick<DrainParts, 'core' | 'edge'> {
   return {
