@@ -79,3 +79,5 @@ async function main(): Promise<void> {
 }
 
 await main();
+// Version 1 of the SDK opens streams again for three minutes after its clients were closed.
+process.exit();
