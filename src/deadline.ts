@@ -26,11 +26,15 @@ export async function settlesWithin(promise: Promise<unknown>, limitMs: number):
   return (await resultWithin(Promise.allSettled([promise]), limitMs)) !== undefined;
 }
 
+/** Runs a function after `limitMs`, once this process has read what came meanwhile. A busy process runs timers before that. */
+export function setDeadline(onLate: () => void, limitMs: number): NodeJS.Timeout {
+  return setTimeout(() => setImmediate(onLate), limitMs);
+}
+
 /** Resolves with the result of work, or rejects with an error after `limitMs`. */
 export async function resultOrLate<Value>(work: Promise<Value>, limitMs: number, late: () => Error): Promise<Value> {
   const failing = Promise.withResolvers<never>();
-  // If this process was busy, the result may have come, and is read first.
-  const timer = setTimeout(() => setImmediate(() => failing.reject(late())), limitMs);
+  const timer = setDeadline(() => failing.reject(late()), limitMs);
   try {
     return await Promise.race([work, failing.promise]);
   } finally {

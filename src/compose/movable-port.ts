@@ -21,7 +21,7 @@ export type HandlerOf = (config: Config, address: Address, origin: string) => Ht
 interface PortKind<L extends Listener | undefined> {
   readonly key: string;
   readonly addressOf: (config: Config) => Address | undefined;
-  /** Whether another port than that of the config will do. */
+  /** Returns whether the port may be another one than in the config. */
   readonly mayMove: (config: Config) => boolean;
   readonly listen: (config: Config, handlerOf: HandlerOf) => Promise<L>;
 }

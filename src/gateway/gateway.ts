@@ -17,7 +17,6 @@ import {
 import { carriedParams } from '../protocol/cancellation.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import type { LimitName } from '../limits.ts';
-import { detach } from '../json/kept-text.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
@@ -126,7 +125,7 @@ export class Gateway implements Front {
       }
       const revision = negotiate(asked);
       // Copied, since the session outlives the text of the message.
-      const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
+      const capabilities = params.object('capabilities')?.detached() ?? RawObject.EMPTY;
       const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
       const capabilityKey = capabilityKeyOf(clientCapabilities);
       const client = { era: 'legacy', principal: principal.key, clientCapabilities, capabilityKey } as const;

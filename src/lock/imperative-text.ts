@@ -14,7 +14,7 @@ interface Rule {
 const PRIVATE_THINGS =
   /~\/|\/etc\/|\/home\/|\.ssh\b|id_rsa|\.env\b|\.aws\b|\.cursor\b|mcp\.json|private key|credentials?\b|passwords?\b|secrets?\b|api[ _-]?keys?\b|access tokens?\b|environment variables?\b|config(?:uration)? files?\b|conversation|chat history/g;
 
-/** What ends a host name: a path, a port, a space, a bracket, a quotation mark, or punctuation at the end of a word. */
+/** Matches the end of a host name: a path, port, space, bracket or quotation mark, or punctuation at the end of a word. */
 const HOST_END = String.raw`(?=(?::\d+)?(?:[/?#\s"'\x60<>()[\]{}|*,]|[.,;:!?…’”»—]+(?:[\s"'\x60)\]]|$)|$))`;
 
 /** Not one of the names that documentation uses for examples, which reach nobody (RFC 2606). */

@@ -5,7 +5,6 @@
  */
 
 import { isObjectText, RawObject } from '../json/json.ts';
-import { detach } from '../json/kept-text.ts';
 import { TextCache } from '../json/text-cache.ts';
 import { addToken, META, metaText, splitToken, tokenText, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
@@ -103,7 +102,7 @@ function read(meta: RawObject | undefined, isDetached: boolean): EnvelopeReading
   if (why !== undefined) return { kind: 'malformed', version, why };
   const logLevel = meta.string(META.logLevel);
   // Client groups and streams keep both longer than the message.
-  const kept = (object: RawObject | undefined) => (isDetached ? object : object && copyOf(object));
+  const kept = (object: RawObject | undefined) => (isDetached ? object : object?.detached());
   const envelope: Envelope = {
     version,
     clientCapabilities: kept(meta.object(META.clientCapabilities)) ?? RawObject.EMPTY,
@@ -111,10 +110,6 @@ function read(meta: RawObject | undefined, isDetached: boolean): EnvelopeReading
     logLevel: isSeverity(logLevel) ? logLevel : undefined,
   };
   return { kind: 'envelope', version, envelope };
-}
-
-function copyOf(object: RawObject): RawObject {
-  return RawObject.parse(detach(object.toString()));
 }
 
 /**

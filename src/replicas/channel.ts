@@ -1,3 +1,4 @@
+import { setDeadline } from '../deadline.ts';
 import type { Duplex } from 'node:stream';
 import { bareFrame, type Frame, FRAME, FrameReader } from './frames.ts';
 
@@ -72,8 +73,7 @@ export class Channel {
       const fail = () => {
         if (this.#ping === ping) this.#settlePing(false);
       };
-      // If this process was busy, the answer may have come, and is read first.
-      const timer = setTimeout(() => setImmediate(fail), timeoutMs).unref();
+      const timer = setDeadline(fail, timeoutMs).unref();
       const ping = { answered: Promise.withResolvers<boolean>(), timer };
       this.#ping = ping;
       this.write(bareFrame(FRAME.ping, 0));

@@ -28,13 +28,7 @@ test('sessions are given away although Redis did not answer at first', TIMEOUT, 
   let hasLeft = false;
   let attempts = 0;
   await drain({
-    core: {
-      gateway: { successor: () => (hasLeft ? successor : undefined) },
-      handOver: () => steps.push('hand over'),
-      inFlightCount: 0,
-      parkedCount: 0,
-    },
-    edge: edgeOf(steps),
+    ...idleParts(steps, () => hasLeft),
     replicas: {
       owners: {
         others: [OTHER],
@@ -56,13 +50,7 @@ test('sessions are given to a replica that has come since the last renewal', TIM
   const steps: string[] = [];
   const others: (typeof OTHER)[] = [];
   await drain({
-    core: {
-      gateway: { successor: () => (others.length > 0 ? successor : undefined) },
-      handOver: () => steps.push('hand over'),
-      inFlightCount: 0,
-      parkedCount: 0,
-    },
-    edge: edgeOf(steps),
+    ...idleParts(steps, () => others.length > 0),
     replicas: {
       owners: { others, leave: async () => void others.push(OTHER) },
       counters: { renew: async () => void steps.push('renew counts') },
@@ -72,11 +60,11 @@ test('sessions are given to a replica that has come since the last renewal', TIM
   assert.deepEqual([...new Set(steps)], ['drain', 'hand over', 'renew counts', 'retire']);
 });
 
-/** Returns the parts of a process with nothing to do and no successor. */
-function idleParts(steps: string[]): Pick<DrainParts, 'core' | 'edge'> {
+/** Returns the parts of a process with nothing to do. */
+function idleParts(steps: string[], hasSuccessor = () => false): Pick<DrainParts, 'core' | 'edge'> {
   return {
     core: {
-      gateway: { successor: () => undefined },
+      gateway: { successor: () => (hasSuccessor() ? successor : undefined) },
       handOver: () => steps.push('hand over'),
       inFlightCount: 0,
       parkedCount: 0,

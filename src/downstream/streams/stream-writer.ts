@@ -1,3 +1,4 @@
+import { LIST_KINDS } from '../../catalog/offer.ts';
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
@@ -49,22 +50,13 @@ const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
 /** Notifications that may be dropped for a slow reader. */
 const DROPPABLE = new Set(['notifications/progress', 'notifications/message']);
 
+const LISTS_CHANGED = LIST_KINDS.map((kind) => `notifications/${kind}/list_changed`);
+
 /** Notifications that a reader gets even if its queue is full. There are at most as many as of its requests, questions and lists. */
-const LASTING = new Set([
-  'notifications/tools/list_changed',
-  'notifications/prompts/list_changed',
-  'notifications/resources/list_changed',
-  'notifications/cancelled',
-  'notifications/subscriptions/acknowledged',
-]);
+const LASTING = new Set([...LISTS_CHANGED, 'notifications/cancelled', 'notifications/subscriptions/acknowledged']);
 
 /** Notifications that are dropped if an equal one is queued, because the second one adds nothing. */
-const IDEMPOTENT = new Set([
-  'notifications/tools/list_changed',
-  'notifications/prompts/list_changed',
-  'notifications/resources/list_changed',
-  'notifications/resources/updated',
-]);
+const IDEMPOTENT = new Set([...LISTS_CHANGED, 'notifications/resources/updated']);
 
 /** Queued memory of an event besides its text. */
 const ENTRY_BYTES = 160;

@@ -1,3 +1,4 @@
+import { setDeadline } from '../../deadline.ts';
 import { messageOf } from '../../thrown.ts';
 import { z } from 'zod';
 import { GatewayError, isErrorCode } from '../../errors.ts';
@@ -100,8 +101,7 @@ export class PipeCalls {
     const number = ++this.#last;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     const fail = () => this.#take(number)?.reject(unavailable(`no answer within ${callMs} ms`));
-    // If this process was busy, the answer may have come, and is read first.
-    const timer = setTimeout(() => setImmediate(fail), callMs);
+    const timer = setDeadline(fail, callMs);
     this.#pending.set(number, { resolve, reject, timer });
     try {
       this.#pipe.send({ call: number, method: name, args });

@@ -12,7 +12,7 @@ export class TokenBucket {
   /** Takes a token, even if none is left. Returns how long to wait until the rate is not exceeded any more, in milliseconds. */
   take(nowMs: number): number {
     const refilled = this.#tokens + ((nowMs - this.#atMs) * this.#perSecond) / 1_000;
-    // What one read has brought may be a debt of minutes.
+    // One read may bring more messages than a minute allows.
     this.#tokens = Math.max(Math.min(this.#perSecond, refilled) - 1, -this.#perSecond);
     this.#atMs = nowMs;
     return this.#tokens >= 0 ? 0 : (-this.#tokens * 1_000) / this.#perSecond;

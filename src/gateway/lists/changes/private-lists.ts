@@ -108,7 +108,7 @@ export class PrivateLists {
         all = { isOwn: all.isOwn || one.isOwn, isChanged: all.isChanged || one.isChanged };
       }
     } catch (thrown) {
-      // Who joins tries again.
+      // The next client that joins causes another listing.
       if (user !== undefined) listed.own.delete(user.capabilityKey);
       throw thrown;
     } finally {
