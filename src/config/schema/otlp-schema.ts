@@ -1,5 +1,4 @@
-import { z } from 'zod';
-import { parsedBy, text } from './scalars.ts';
+import { byHeader, HEADER_VALUE, parsedBy, text } from './scalars.ts';
 
 /**
  * Schema of the URL of a receiver of OTLP over HTTP.
@@ -15,16 +14,6 @@ export function otlpEndpoint(path: string, credentials: string) {
   };
   const expected = `expected an http:// or https:// URL without a user name; put credentials into ${credentials}`;
   return text('expected an http:// or https:// URL').transform(parsedBy(parse, expected));
-}
-
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-export const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
-/** Schema of a map by the names of headers. In YAML, `{X-Key:value}` is a name without a value. */
-export function byHeader<T extends z.ZodType>(value: T, expected: string) {
-  return z.record(z.string().regex(HEADER_NAME), value, {
-    error: ({ code }) => (code === 'invalid_key' ? 'cannot name a header; write NAME: value' : expected),
-  });
 }
 
 /** Headers that the exporter sets itself. */

@@ -126,3 +126,13 @@ export function origin() {
     .regex(/^https?:\/\/[^/?#@\s]+\/?$/i, { error })
     .transform(parsedBy((value) => URL.parse(value)?.origin, error));
 }
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+export const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** Schema of a map by the names of headers. In YAML, `{X-Key:value}` is a name without a value. */
+export function byHeader<T extends z.ZodType>(value: T, expected: string) {
+  return z.record(z.string().regex(HEADER_NAME), value, {
+    error: ({ code }) => (code === 'invalid_key' ? 'cannot name a header; write NAME: value' : expected),
+  });
+}

@@ -4,10 +4,9 @@ import { ON_CHANGE } from '../../lock/pins.ts';
 import { CLIENT_FEATURES, ERA_SETTINGS, ISOLATIONS } from '../values/upstream-config.ts';
 import { isHostPattern } from './address.ts';
 import { upstreamAuth } from './credentials-schema.ts';
-import { byHeader } from './otlp-schema.ts';
 import { processLimits, sandbox } from './process-schema.ts';
 import { clientTls } from './tls-schema.ts';
-import { count, duration, flag, textOrScalar, oneOf, refused, text, texts } from './scalars.ts';
+import { byHeader, count, duration, flag, textOrScalar, oneOf, refused, text, texts } from './scalars.ts';
 
 /** Transports by the names that clients give them. `own`: the client runs such a server itself. */
 export const TYPES: ReadonlyMap<string, 'stdio' | 'http' | 'sse' | 'own'> = new Map([

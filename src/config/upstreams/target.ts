@@ -7,7 +7,7 @@ import { refusedKey, unusedKeys } from './misplaced.ts';
 import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl, portFault } from '../schema/address.ts';
 import { withoutValue } from '../document/problem.ts';
-import { HEADER_VALUE } from '../schema/otlp-schema.ts';
+import { HEADER_VALUE } from '../schema/scalars.ts';
 import { authOf } from '../schema/credentials-schema.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
