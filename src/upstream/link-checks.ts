@@ -97,14 +97,13 @@ export class LinkChecks {
 
   /**
    * Asks a server that has refused a request for the credentials of the gateway, as that may be about the one request. Resolves with whether it
-   * refuses this one too. Refusals meanwhile share the question. Never rejects.
+   * answers this one; undefined if it refuses this one too. Refusals meanwhile share the question. Never rejects.
    */
-  async afterUnauthorized(link: Link): Promise<boolean> {
-    const answers = await this.#asking.run(`${link.era} unauthorized`, async () => {
+  afterUnauthorized(link: Link): Promise<boolean | undefined> {
+    return this.#asking.run(`${link.era} unauthorized`, async () => {
       await this.#awaitTurn(link.era);
       return await ask(link);
     });
-    return answers === undefined;
   }
 
   /** Waits until another question may be asked. Resolves with the time. */

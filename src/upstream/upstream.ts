@@ -309,6 +309,8 @@ export class Upstream<Context, User extends LinkUser> {
     if (isUnauthorized(error)) this.#lifecycles.step(era, { kind: 'unauthorized', reason, detail: detailOf(error) });
     else if (this.#lifecycles.in(era).phase === 'ready') this.#lifecycles.step(era, { kind: 'list-failed', reason });
     if (features.capabilityKey === '' || this.isProcess) this.#retryListing(client, features);
+    // Only lists end that state, and no other client with these features may come.
+    else if (isUnauthorized(error)) this.#retryListing(client);
   }
 
   /**
@@ -475,8 +477,11 @@ export class Upstream<Context, User extends LinkUser> {
   async #onUnauthorized(link: Link<Context, User>, error: GatewayError): Promise<void> {
     if (link.audience !== EVERYBODY) return;
     const isKnown = this.#lifecycles.in(link.era).phase === 'needs-authorization';
-    if (!isKnown && !(await this.#checks.afterUnauthorized(link))) return;
-    this.#lifecycles.step(link.era, { kind: 'unauthorized', reason: reasonOf(error), detail: detailOf(error) });
+    const answers = isKnown ? undefined : await this.#checks.afterUnauthorized(link);
+    if (answers === true) return;
+    const refused = { kind: 'unauthorized', reason: reasonOf(error), detail: detailOf(error) } as const;
+    // A closed connection gets no answer, such as that of a single call. Then the listing shows it.
+    if (answers === undefined) this.#lifecycles.step(link.era, refused);
     this.#retryListing(link.era);
   }
 

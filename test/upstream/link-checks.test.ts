@@ -125,6 +125,50 @@ test('a server that answers ping and refuses lists with 401 needs authorization'
   assert.equal(upstream.lifecycle.phase, 'needs-authorization');
 });
 
+test('HTTP 401 of one listing for certain capabilities ends by itself', TIMEOUT, async () => {
+  let isRefused = false;
+  const memory = memoryUpstream({
+    hold: async (peer, { id }) => {
+      if (isRefused) peer.fail(id, failure(401));
+      isRefused = false;
+    },
+  });
+  await using at = new GatewayParts({ up: { memory, target: REMOTE, isolation: 'session' } });
+  const upstream = at.upstream('up');
+  await upstream.refresh('legacy', NO_FEATURES, '');
+  const { session } = at.session({ capabilities: { elicitation: {} } });
+  isRefused = true;
+  await assert.rejects(upstream.refresh('legacy', session, ''));
+  assert.equal(upstream.lifecycle.phase, 'needs-authorization');
+  await waitUntil(() => upstream.lifecycle.phase === 'ready');
+});
+
+for (const { status, phase } of [
+  { status: 200, phase: 'ready' },
+  { status: 401, phase: 'needs-authorization' },
+]) {
+  test(`after HTTP 401 on the connection of one call, lists with ${status} mean ${phase}`, TIMEOUT, async () => {
+    const phases: string[] = [];
+    const memory = memoryUpstream({
+      hold: async (peer, { id }) => {
+        if (phases.push(upstream.lifecycle.phase) > 1 && status === 401) peer.fail(id, failure(status));
+      },
+      request: (peer, request) => peer.fail(request.id, failure(401)),
+    });
+    await using at = new GatewayParts({ up: { memory, target: REMOTE, isolation: 'call' } });
+    const upstream = at.upstream('up');
+    await upstream.refresh('legacy', NO_FEATURES, '');
+    const link = await upstream.link(at.session().session);
+    upstream.beginCall(link);
+    const limits = { timeoutMs: 60_000, maxMs: 60_000, progress: false, context: undefined } as const;
+    await assert.rejects(link.connection.call('tools/call', undefined, limits).answer);
+    upstream.endCall(link);
+    await waitUntil(() => phases.length > 1);
+    for (let turn = 0; turn < 5; turn++) await nextTurn();
+    assert.deepEqual([...phases, upstream.lifecycle.phase], ['ready', 'ready', phase]);
+  });
+}
+
 // REL-10
 test('starts that fail at once lead to one question, and later ones to another', TIMEOUT, async () => {
   const server = serving();
