@@ -30,7 +30,7 @@ export class StderrLog {
     () => this.#countRead(),
   );
   readonly #readRate = new TokenBucket(LIMITS.stderrLinesReadPerSecond);
-  /** The time until more may be read (ms). */
+  /** The time until more may be read, after the lines of the last chunk (ms). */
   #waitMs = 0;
   #secondMs = 0;
   /** Lines of the current second, and those of them that are not logged. */
@@ -62,6 +62,7 @@ export class StderrLog {
   }
 
   push(chunk: Buffer): void {
+    this.#waitMs = 0;
     this.#lines.push(chunk);
   }
 

@@ -73,6 +73,17 @@ for (const line of ['x', '']) {
   });
 }
 
+test('limit stderrLinesReadPerSecond: one long line after a flood is read at once', LIMIT, async () => {
+  const limits: string[] = [];
+  const stderr = new StderrLog({ log: createLogger('silent'), secrets: [], onLimit: (limit) => limits.push(limit) });
+  const program = `process.stderr.write('\\n'.repeat(40_000) + 'x'.repeat(${16 * 65_536}))`;
+  const child = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'ignore', 'pipe'] });
+  stderr.read(child);
+  await once(child, 'close');
+  const pauses = limits.filter((limit) => limit === 'stderrLinesReadPerSecond').length;
+  assert.ok(pauses > 0 && pauses < 8, `${pauses} pauses, and 16 chunks of the line`);
+});
+
 test('an error before a long help text is the likely cause of an end', () => {
   const { stderr } = stderrLog();
   const options = Array.from(
