@@ -36,6 +36,7 @@ export class LocalSessionStore implements SessionStore {
       const entry = parseEntry(line);
       if (entry !== undefined) table.apply(entry);
     }
+    table.removeEndedRecords();
     table.removeExpired(Date.now());
     await journal.compact();
     store.#journal = journal;

@@ -201,18 +201,19 @@ export class SessionTable {
       this.#ranges += ended.size - size;
       joined.set(name, ended);
     }
-    this.#removeEndedRecords(joined);
+    this.removeEndedRecords();
     return [...joined].map(([name, ended]) => endedEntry(name, ended));
   }
 
-  #removeEndedRecords(principals: ReadonlyMap<string, EndedSerials>): void {
+  /** Removes the records of sessions that joined ranges have ended. */
+  removeEndedRecords(): void {
     for (const { id } of this.#records) {
       const { name, serial } = parseId(id);
-      if (principals.get(name)?.has(serial) === true) this.#records.remove(id);
+      if (this.#principals.get(name)?.ended.has(serial) === true) this.#records.remove(id);
     }
   }
 
-  /** Applies the change of a journal entry. */
+  /** Applies the change of a journal entry. After the last one of a journal, {@link removeEndedRecords} follows. */
   apply(entry: SessionEntry): void {
     if ('ended' in entry) {
       this.#applyEnded(entry);
@@ -232,7 +233,6 @@ export class SessionTable {
       this.#unused = Math.max(this.#unused, last + 1);
       if (first === last) this.#records.remove(`${name}.${first}`);
     }
-    if (ranges.some(([first, last]) => first < last)) this.#removeEndedRecords(new Map([[name, ended]]));
   }
 
   #sweep(nowMs: number): void {

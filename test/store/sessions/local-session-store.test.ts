@@ -229,6 +229,23 @@ test('an invalid line does not affect the other lines', OPTIONS, async () => {
 });
 
 // N-65
+test('records of sessions that a joined range of the journal ends are removed', OPTIONS, async () => {
+  await using dir = await testDir();
+  {
+    await using store = await dir.open();
+    const [first, between, last] = [await newSession(store), await newSession(store), await newSession(store)];
+    await subscribe(store, between, 'a');
+    await store.end(first);
+    const line = (await dir.lines()).at(-1) ?? '';
+    const serial = String(first.serial);
+    await appendFile(dir.journal, `${line.replace(`${serial},${serial}`, `${serial},${last.serial}`)}\n`);
+  }
+  await using _store = await dir.open();
+  const lines = await dir.lines();
+  assert.deepEqual([lines.length, Object.keys(JSON.parse(lines[0] ?? ''))], [1, ['owner', 'ended']]);
+});
+
+// N-65
 test('opening removes expired entries', OPTIONS, async (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() });
   await using dir = await testDir();
