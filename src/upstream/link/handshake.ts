@@ -57,7 +57,9 @@ export function handshake(parts: HandshakeParts, eras: HandshakePlan): Promise<H
  */
 export async function modernOnly(parts: HandshakeParts, patienceMs: number): Promise<HandshakeOutcome> {
   const discovered = await discover(parts.connection, parts.clientInfo, patienceMs);
-  return discovered.kind === 'modern' ? openModern(parts, discovered.hello) : rejectModern(parts, discovered);
+  if (discovered.kind === 'modern') return openModern(parts, discovered.hello);
+  // A remote server without an answer may be in trouble. Of a program, silence to an unknown method is known.
+  return rejectModern(parts, discovered, true);
 }
 
 async function legacyFirst(parts: HandshakeParts, mayBeModern: boolean): Promise<HandshakeOutcome> {
@@ -183,6 +185,7 @@ function restartModern(reason: GatewayError): HandshakeOutcome {
 function rejectModern(
   { connection: { upstream }, eras }: HandshakeParts,
   discovered: Exclude<DiscoverOutcome, { kind: 'modern' }>,
+  isDoubtful = false,
 ): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
   if (discovered.kind === 'legacy') {
     const event = `does not support revision ${MODERN_REVISIONS.join(' or ')}`;
@@ -193,7 +196,7 @@ function rejectModern(
   // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
   if ((isModern && eras.legacy.speaks !== 'yes') || isOfCredentials(error)) throw error;
   const evidence = isTransientFailure(error) ? 'server/discover failed' : 'server/discover not answered';
-  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isTransientFailure(error) };
+  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful };
   return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
 }
 

@@ -14,9 +14,9 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, rawItems, RawObject } from '../../json/json.ts';
 import { detach, KeptSet } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
+import { shownText } from '../../peer-text.ts';
 import { endpointsOf } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import type { Connection } from '../rpc/connection.ts';
 import type { Link } from './link.ts';
 import { workTurn } from '../../work-turn.ts';
 
@@ -76,7 +76,7 @@ interface List {
 
 /** Reads all pages of one list. Stops at a repeated cursor or a bound, and keeps the items before it. */
 async function readList(
-  connection: Connection,
+  { connection, era }: Pick<Link, 'connection' | 'era'>,
   { method, member, kind }: List,
   { capabilities, onLimit }: ListingOptions,
   budget: ListingBounds,
@@ -110,6 +110,7 @@ async function readList(
     budget.bytesLeft -= Buffer.byteLength(answer.result);
     const limit = budget.bytesLeft < 0 ? 'listingBytes' : undefined;
     const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
+    if (era === 'modern') assertComplete(connection.upstream, method, result);
     addNew(endpoints, endpointsOf(result));
     const list = result.raw(member) ?? '[]';
     // Servers in Go send null for an empty list.
@@ -144,6 +145,14 @@ async function readList(
     cursors.add(detach(cursor));
   }
   return { items, digest, unreadable, caching, endpoints };
+}
+
+/** @throws {GatewayError} `upstream-protocol`: a result of another type has no list. */
+function assertComplete(upstream: string, method: string, result: RawObject): void {
+  const type = result.raw('resultType') ?? '"complete"';
+  if (type === '"complete"') return;
+  const message = `${method} was answered with the resultType ${shownText(type)}, which is no list`;
+  throw new GatewayError('upstream-protocol', { upstream, message });
 }
 
 /** Adds pseudonyms that are not in a list yet, until there are too many. */
@@ -185,7 +194,8 @@ function knownList({ method, kind }: List, items: readonly RawObject[]): ListIte
  *
  * @throws {GatewayError} if none of the lists can be read, or the connection has closed.
  */
-export async function listOffer({ connection, hello }: Link, options: ListingOptions): Promise<Listing> {
+export async function listOffer(link: Link, options: ListingOptions): Promise<Listing> {
+  const { connection, hello } = link;
   const beganMs = performance.now();
   const budget: ListingBounds = {
     bytesLeft: LIMITS.listingBytes,
@@ -198,7 +208,7 @@ export async function listOffer({ connection, hello }: Link, options: ListingOpt
     const list = LISTS[name];
     if (hello.capabilities.raw(list.capability) === undefined) return EMPTY_LIST;
     try {
-      const items = await readList(connection, list, options, budget);
+      const items = await readList(link, list, options, budget);
       readLists++;
       return items;
     } catch (thrown) {

@@ -268,7 +268,7 @@ test('a silent modern transport is given up after the patience of its caller', a
   time.pass(START_MS / 2);
   const found = await opening;
   assert.deepEqual(found.findings, [
-    { era: 'modern', speaks: 'no', evidence: 'server/discover not answered', isDoubtful: false },
+    { era: 'modern', speaks: 'no', evidence: 'server/discover not answered', isDoubtful: true },
   ]);
   assert.equal(found.kind === 'unsuitable' && found.reason.code, 'upstream-timeout');
 });

@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as z from 'zod';
 import { LIMITS } from '../../../src/limits.ts';
-import { legacyUpstream, refuseWith, type Served, type ServerScript } from '../../support/http-upstream.ts';
+import {
+  legacyUpstream,
+  modernUpstream,
+  refuseWith,
+  type Served,
+  type ServerScript,
+} from '../../support/http-upstream.ts';
 import { modernResult } from '../../support/modern-wire.ts';
 import { openGateway, type OpenGateway } from '../../support/open-gateway.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
@@ -177,4 +183,22 @@ test('a list that fails later keeps its items, and is ready when it can be read'
   resources = [{ name: 'later', uri: 'https://later/' }];
   assert.deepEqual(await namesIn(gateway, 'resources', { sampling: {} }), ['later']);
   await waitUntil(async () => (await statusOf(gateway)).state === 'ready');
+});
+
+// M-029
+test('a result of another type than a list keeps the items that are known', TIMEOUT, async () => {
+  let resultType = 'complete';
+  const list = () =>
+    resultType === 'complete' ? { resultType, tools: [tool('t')], ttlMs: 0, cacheScope: 'private' } : { resultType };
+  await using upstream = await modernUpstream({ capabilities: { tools: {} }, answers: { 'tools/list': list } });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  assert.deepEqual(await namesIn(gateway, 'tools'), ['up__t']);
+  for (const [odd, capabilities] of [
+    ['com.example/stale', { elicitation: {} }],
+    ['input_required', { sampling: {} }],
+  ] as const) {
+    resultType = odd;
+    // Clients with other capabilities have lists of their own, which are read now.
+    assert.deepEqual(await namesIn(gateway, 'tools', capabilities), ['up__t']);
+  }
 });
