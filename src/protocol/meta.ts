@@ -25,6 +25,8 @@ export const META = {
 } as const;
 
 const TOKEN = 'progressToken';
+/** A raw string or integer. */
+const PROGRESS_TOKEN = /^(?:"|-?\d+$)/;
 /**
  * The progress token at the end or at the start of a `_meta`, where clients put it. Neither pattern can match inside
  * another member.
@@ -47,13 +49,17 @@ export function splitToken(raw: string): { readonly token: string; readonly rest
 }
 
 /**
- * Returns the raw progress token of a request, or undefined if its sender wants no progress. @throws {JsonTextError}
+ * Returns the raw progress token of a request, or undefined if its sender wants no progress. A token is a string or an integer; some clients
+ * write `null` for none.
+ *
+ * @throws {JsonTextError}
  */
 export function progressTokenOf(params: RawObject | undefined): string | undefined {
   const raw = params?.raw('_meta');
   // A name with escapes could be the token's too.
   if (raw === undefined || !(raw.includes(TOKEN) || raw.includes('\\'))) return undefined;
-  return splitToken(raw)?.token ?? (isObjectText(raw) ? RawObject.parse(raw).raw(TOKEN) : undefined);
+  const token = splitToken(raw)?.token ?? (isObjectText(raw) ? RawObject.parse(raw).raw(TOKEN) : undefined);
+  return token !== undefined && PROGRESS_TOKEN.test(token) ? token : undefined;
 }
 
 /** Returns the parameters with this progress token in place of any other. @throws {JsonTextError} */

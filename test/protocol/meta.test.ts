@@ -13,7 +13,7 @@ const value = fc.oneof(
   fc.jsonValue(),
   fc.constantFrom(',"progressToken":1}', '{"progressToken":2,', { progressToken: 3 }, { a: { progressToken: 'x' } }),
 );
-const token = fc.oneof(fc.maxSafeInteger(), fc.string(), fc.constantFrom('a"b', 'a\\', '}', 1.5, -2));
+const token = fc.oneof(fc.maxSafeInteger(), fc.string(), fc.constantFrom('a"b', 'a\\', '}', -2));
 const meta = fc.tuple(
   fc.dictionary(fc.string(), value),
   fc.option(token, { nil: undefined }),
@@ -38,9 +38,18 @@ test('a progress token is found anywhere in _meta, and nothing else is', () => {
     fc.property(cases, ([parts, indent]) => {
       const params = paramsWith(parts, indent);
       const raw = progressTokenOf(params);
-      assert.deepEqual(raw === undefined ? undefined : JSON.parse(raw), metaOf(params)['progressToken']);
+      const found = metaOf(params)['progressToken'];
+      const isToken = typeof found === 'string' || Number.isInteger(found);
+      assert.deepEqual(raw === undefined ? undefined : JSON.parse(raw), isToken ? found : undefined);
     }),
   );
+});
+
+// M-019
+test('a progress token that is no string and no integer is none', () => {
+  for (const token of ['null', '{}', '[]', '1.5', '1e2', 'true']) {
+    assert.equal(progressTokenOf(RawObject.parse(`{"_meta":{"progressToken":${token}}}`)), undefined, token);
+  }
 });
 
 // M-019

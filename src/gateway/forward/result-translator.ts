@@ -106,7 +106,9 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       error: (exchange, { upstream }, error) => {
         assertNoGatewayFault(upstream, error);
         assertNoPages(upstream, exchange.request.method, error);
-        if (error.code !== RPC.missingCapability) return upgradedError(exchange, error);
+        const isMissing =
+          error.code === RPC.missingCapability && isRecord(memberOf(error.data, 'requiredCapabilities'));
+        if (!isMissing) return upgradedError(exchange, error);
         if (!declaresMissing(exchange.client, error)) return { kind: 'error', error };
         const message = `upstream "${upstream}" needs what cannot be carried to it: ${error.message}`;
         throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });

@@ -101,6 +101,14 @@ test('a capability that the client lacks is named to it, one that it has is not'
   await assert.rejects(translated('legacy', 'modern', NEEDS_SAMPLING, { method: 'prompts/get' }), unreachable);
 });
 
+// T-014
+test('an error about capabilities that names none has no reserved code', async () => {
+  for (const data of [{ requiredCapabilities: ['sampling'] }, {}]) {
+    const { error } = Object(await translated('modern', 'modern', failure(RPC.missingCapability, data)));
+    assert.deepEqual(error, { code: -32_603, message: 'no', data: { ...data, upstreamCode: -32_021 } });
+  }
+});
+
 test('an error about the gateway’s part of a request is a fault of the upstream', async () => {
   for (const code of [RPC.headerMismatch, RPC.unsupportedVersion]) {
     for (const client of ['legacy', 'modern'] as const) {
