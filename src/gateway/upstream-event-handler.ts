@@ -15,6 +15,7 @@ import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-ho
 import type { Exchange } from './exchange/exchange.ts';
 import type { ChangedLists } from './lists/changes/changed-lists.ts';
 import { ChangeGatherer } from './lists/changes/change-gatherer.ts';
+import type { ResourceCache } from './forward/resource-cache.ts';
 import type { Offers } from './lists/offers.ts';
 import { SharedOffers } from './lists/shared-offers.ts';
 import type { OfferStore } from '../store/offer-store.ts';
@@ -28,6 +29,7 @@ export interface UpstreamEventHandlerParts {
   readonly links: HolderLinks;
   readonly changedLists: ChangedLists;
   readonly notifications: NotificationRouter;
+  readonly resourceCache: ResourceCache;
   readonly serverRequests: ServerRequestParts;
   readonly metrics: Metrics;
   readonly log: Logger;
@@ -78,6 +80,10 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
 
   onLinkClosed(link: Link, reason: CloseReason): void {
     if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.countRestart(link.upstream);
+    // What comes after it may have other resources.
+    if (reason !== 'idle' && reason !== 'released' && !link.isRetired) {
+      this.#parts.resourceCache.invalidate(link.upstream);
+    }
     // The users of a retired one have links of the upstream that has taken the place.
     if (!link.isRetired) this.#parts.links.onLinkClosed(link, reason);
     this.#parts.changedLists.onLinkClosed(link);

@@ -44,7 +44,7 @@ async function routing(...args: ConstructorParameters<typeof GatewayParts>) {
   const dropped: string[] = [];
   const taskIds = new TaskIds(await Sealer.open(new MemoryKeyStore()), new MemoryTaskStore(() => undefined), 'here');
   const urlElicitations = new UrlElicitations(() => undefined);
-  const resourceCache = new ResourceCache(() => undefined);
+  const resourceCache = new ResourceCache(true, () => undefined);
   const announcer = new ListAnnouncer(() => undefined);
   const siblingsOf = (holder: ConnectionHolder) =>
     at.holders.filter((other) => other !== holder && other.principal === holder.principal);

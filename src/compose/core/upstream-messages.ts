@@ -33,7 +33,7 @@ export function createUpstreamMessages(
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks(onLimit);
   const urlElicitations = new UrlElicitations(onLimit);
-  const resourceCache = new ResourceCache(onLimit);
+  const resourceCache = new ResourceCache(owners.isAlone, onLimit);
   const announcer = new ListAnnouncer(() => (offers.stored.areShared ? offers.stored.flush() : undefined));
   const returns = new SubscriptionReturns((holder) => links.bringBack(holder));
   const hiddenLinks = new HiddenLinks(links);
@@ -86,6 +86,7 @@ export function createUpstreamMessages(
     links,
     changedLists,
     notifications,
+    resourceCache,
     serverRequests: { marks, clientTasks, policy: questionPolicy, open: openQuestions },
     metrics,
     log,

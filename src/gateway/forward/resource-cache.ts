@@ -40,6 +40,10 @@ export function readOf(
   return { upstream: upstream.id, params, privateScope: `${principal} ${capabilityKey}`, publicScope };
 }
 
+/** Fields of `_meta`, besides those of the protocol, that do not change a result. */
+const OWN_META: ReadonlySet<string> = new Set(['progressToken', 'traceparent', 'tracestate', 'baggage']);
+const PROTOCOL_META = 'io.modelcontextprotocol/';
+
 /** The longest time that a result is kept, even if the upstream allows more. */
 const MAX_TTL_MS = 3_600_000;
 
@@ -53,10 +57,13 @@ export class ResourceCache {
   readonly #byUpstream = new Map<string, UpstreamReads>();
   /** The number of changes that each upstream has announced. */
   readonly #changes = new Map<string, number>();
+  readonly #isAlone: boolean;
   readonly #onLimit: (limit: LimitName) => void;
   #bytes = 0;
 
-  constructor(onLimit: (limit: LimitName) => void) {
+  /** @param isAlone false if another process may be the one that hears of a change. Nothing is kept then. */
+  constructor(isAlone: boolean, onLimit: (limit: LimitName) => void) {
+    this.#isAlone = isAlone;
     this.#onLimit = onLimit;
   }
 
@@ -79,9 +86,9 @@ export class ResourceCache {
     { upstream, params, privateScope, publicScope }: ResourceRead,
     nowMs: number,
   ): { readonly answer: Result; readonly ageMs: number } | undefined {
-    const uri = params.string('uri');
     const own = this.#byUpstream.get(upstream);
-    if (own === undefined || uri === undefined || isRetry(params)) return undefined;
+    const uri = own && onlyUri(params);
+    if (own === undefined || uri === undefined) return undefined;
     for (const key of [keyOf('public', publicScope, uri), keyOf('private', privateScope, uri)]) {
       const read = own.reads.get(key);
       if (read !== undefined && nowMs < read.untilMs) return { answer: read.answer, ageMs: nowMs - read.receivedMs };
@@ -90,7 +97,7 @@ export class ResourceCache {
   }
 
   /**
-   * Keeps a result, if the upstream allows it and it fits. The answer to a retry with input responses is never kept.
+   * Keeps a result, if the upstream allows it and it fits. The answer to a retry with input responses, or to other parameters, is never kept.
    *
    * @param version from {@link versionOf}, before the request was sent.
    */
@@ -100,10 +107,10 @@ export class ResourceCache {
     answer: Answer,
     nowMs: number,
   ): void {
-    if (answer.kind !== 'result' || isRetry(params)) return;
+    if (answer.kind !== 'result' || !this.#isAlone) return;
     // The result may be older than a change that the upstream has announced since.
     if (version !== this.versionOf(upstream)) return;
-    const uri = params.string('uri');
+    const uri = onlyUri(params);
     const caching = readCaching(RawObject.parse(answer.result));
     if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
     const key = detach(caching.isPublic ? keyOf('public', publicScope, uri) : keyOf('private', privateScope, uri));
@@ -154,8 +161,12 @@ export class ResourceCache {
   }
 }
 
-function isRetry(params: RawObject): boolean {
-  return params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined;
+/** Returns the URI of a read that nothing else says more about. Undefined if a result of it is for no other request, as with a retry. */
+function onlyUri(params: RawObject): string | undefined {
+  if (params.keys().some((name) => name !== 'uri' && name !== '_meta')) return undefined;
+  const meta = params.object('_meta')?.keys() ?? [];
+  const isOwn = meta.every((name) => name.startsWith(PROTOCOL_META) || OWN_META.has(name));
+  return isOwn ? params.string('uri') : undefined;
 }
 
 function keyOf(kind: 'public' | 'private', scope: string, uri: string): string {

@@ -92,6 +92,18 @@ test('a cached read starts no process', TIMEOUT, async () => {
   assert.deepEqual([memory.starts, memory.open.size, memory.requests('resources/read').length], [starts, 0, 1]);
 });
 
+// M-015
+test('a process that has crashed answers no later read', TIMEOUT, async () => {
+  const memory = cachingProcess();
+  await using gateway = await testCore({ up: { memory, era: 'modern', rawUris: true } });
+  const read = () => modernRequest(gateway, 'resources/read', { uri: URI }).reply;
+  await read();
+  for (const peer of memory.open) peer.crash();
+  await memory.until(() => memory.open.size === 0 || undefined);
+  await read();
+  assert.equal(memory.requests('resources/read').length, 2);
+});
+
 test('a read that waited for a slot takes the result of the read before it', TIMEOUT, async () => {
   const held = Promise.withResolvers<void>();
   await using upstream = await modernUpstream({

@@ -106,7 +106,7 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
   const shared = { links, sender, onLimit };
   const taskCalls = new TaskCalls({ ...shared, translator, ids, driver, upgradedTasks });
   const judging = { gate: at.gate, isPinned: own.isPinned ?? (() => false), listRefresher };
-  const resourceCache = new ResourceCache(onLimit);
+  const resourceCache = new ResourceCache(true, onLimit);
   const callAnswers = new CallAnswers({ translator, listRefresher });
   const callsIn = {
     legacy: new LegacyCalls({ ...shared, taskCalls, callAnswers }),

@@ -17,7 +17,7 @@ function answer(text: string, cacheScope = 'private'): Answer {
 
 function cache() {
   const reached: LimitName[] = [];
-  return { reached, cache: new ResourceCache((limit) => reached.push(limit)) };
+  return { reached, cache: new ResourceCache(true, (limit) => reached.push(limit)) };
 }
 
 const TEXT = 'x'.repeat(50_000);
@@ -92,4 +92,25 @@ test('no cached result answers a retry, another resource or another upstream', (
     for (const other of [read('up', 'a:c'), read('down', 'a:b')]) assert.equal(reads.find(other, 1), undefined);
     assert.match(reads.find(read('up', 'a:b'), 1)?.answer.result ?? '', /for all/);
   }
+});
+
+// M-014
+test('a result answers no request with other parameters', () => {
+  const { cache: reads } = cache();
+  const ask = (more: object) => ({ ...read('up', 'a:b'), params: RawObject.of({ uri: 'a:b', ...more }) });
+  reads.store(ask({ range: '10-19' }), 0, answer('10-19'), 0);
+  reads.store(ask({ _meta: { 'com.example/locale': 'de' } }), 0, answer('de'), 0);
+  assert.equal(reads.find(ask({}), 1), undefined);
+  reads.store(ask({ _meta: { progressToken: 1 } }), 0, answer('all'), 0);
+  for (const more of [{ range: '0-9' }, { _meta: { 'com.example/locale': 'en' } }, { requestState: 's' }]) {
+    assert.equal(reads.find(ask(more), 1), undefined, JSON.stringify(more));
+  }
+  assert.ok(reads.find(ask({ _meta: { progressToken: 2, 'io.modelcontextprotocol/logLevel': 'info' } }), 1));
+});
+
+// M-015
+test('nothing is kept where another process may hear of a change', () => {
+  const reads = new ResourceCache(false, () => undefined);
+  reads.store(read('up', 'a:b'), 0, answer('a'), 0);
+  assert.equal(reads.find(read('up', 'a:b'), 1), undefined);
 });
