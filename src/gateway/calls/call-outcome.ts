@@ -76,7 +76,7 @@ export function urlsRequired(upstream: string, exchange: Exchange, { message, da
   }
   if (client.clientCapabilities.object('elicitation')?.raw('url') === undefined) {
     const requiredCapabilities = { elicitation: { url: {} } };
-    throw new GatewayError('missing-capability', { upstream, message, data: { requiredCapabilities } });
+    throw new GatewayError('missing-capability', { upstream, executed: 'no', message, data: { requiredCapabilities } });
   }
   return { kind: 'urls-required', elicitations };
 }

@@ -6,6 +6,7 @@ import { jsonOf } from '../../json/record.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { idempotencyKeyOf, META, withoutIdempotencyKey } from '../../protocol/meta.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallStore } from '../../store/keyed-call-store.ts';
 import type { KeyedCallOutcome } from '../../telemetry/call-metrics.ts';
 import { answerText, type ReadAnswer, readAnswer } from '../exchange/answer-text.ts';
@@ -139,7 +140,7 @@ export class KeyedCalls {
     try {
       const outcome = await make({ ...to, params: withoutIdempotencyKey(to.params) });
       if (exchange.failure !== undefined) await end({ kind: 'error', error: toRpcError(exchange.failure) });
-      else if (isAnswer(outcome)) await end(outcome, isUpstreamError(exchange));
+      else if (isAnswer(outcome) && !asksFirst(exchange, outcome)) await end(outcome, isUpstreamError(exchange));
       else await this.#late.release(call, claim);
       return outcome;
     } catch (thrown) {
@@ -223,6 +224,14 @@ const NOT_SENT: ReadonlySet<string> = new Set(['unknown-tool', 'invalid-params']
 function hasNotRun(failure: unknown): boolean {
   const { code, executed } = toGatewayError(failure);
   return executed === 'no' || NOT_SENT.has(code);
+}
+
+/** Returns whether an upstream refused a call until its client declares a capability, or opens a page, and then makes it again. */
+function asksFirst({ client }: OpenExchange, answer: Answer): boolean {
+  if (answer.kind !== 'error') return false;
+  const { code } = answer.error;
+  // Servers before 2026-07-28 use the first code as they like.
+  return code === RPC.urlElicitationRequired || (code === RPC.missingCapability && client.dialect.era === 'modern');
 }
 
 function unknown(upstream: string, why: string): GatewayError {

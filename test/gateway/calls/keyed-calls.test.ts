@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { META } from '../../../src/protocol/meta.ts';
-import { modernUpstream } from '../../support/http-upstream.ts';
+import { legacyUpstream, modernUpstream, refuseWith } from '../../support/http-upstream.ts';
 import { accepted, asker } from '../../support/asker.ts';
 import { openTestAudit } from '../../support/audit.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
@@ -203,6 +203,26 @@ test('a call that its modern upstream answers with questions goes on with the sa
   assert.match(JSON.stringify((await ask(retry)).result), /"text":"1"/);
   for (const more of [retry, {}]) assert.match(JSON.stringify((await ask(more)).result), /"text":"1"/);
   assert.equal(completed, 1);
+});
+
+// T-014
+test('a call that needs a capability or a page first is made again with its key', TIMEOUT, async () => {
+  const page = { mode: 'url', elicitationId: 'e', url: 'https://pay.test/', message: 'pay' };
+  const tools = [{ name: 'ask', ...TOOL }];
+  const needed = { code: -32_021, message: 'needed', data: { requiredCapabilities: { elicitation: {} } } };
+  const first = { code: -32_042, message: 'first', data: { elicitations: [page] } };
+  for (const [start, error] of [
+    [modernUpstream, needed],
+    [legacyUpstream, first],
+  ] as const) {
+    await using server = await start({ tools, answers: { 'tools/call': refuseWith(error) } });
+    await using gateway = await openGateway({ up: { url: server.url } });
+    for (const capabilities of [{}, { elicitation: { form: {}, url: {} } }]) {
+      const options = { capabilities, meta: { [META.idempotencyKey]: 'k' } };
+      await modernPost(gateway.url, 'tools/call', { name: 'up__ask', arguments: {} }, options);
+    }
+    assert.equal(server.requests('tools/call').length, 2, error.message);
+  }
 });
 
 test('the answer of a client of another revision is not given, nor its call repeated', TIMEOUT, async () => {
