@@ -233,6 +233,35 @@ test('a tool may be silent for five minutes, or for timeouts.call if it is set',
   );
 });
 
+test('a wait of a file of a client is a whole number of ms, as long as ours may be', async () => {
+  const text = [
+    'mcpServers:',
+    '  codex: {command: a, startup_timeout_sec: 9999999, tool_timeout_sec: 9999999}',
+    '  continue: {command: a, connectionTimeout: 3000000000, timeout: 3000000000}',
+    '  odd: {command: a, startup_timeout_sec: 16.1, tool_timeout_sec: 0.0001}',
+    '  ours: {command: a, startup_timeout_sec: 9999999, timeouts: {start: 20s}}',
+  ].join('\n');
+  const { config, warnings } = await loadText(text);
+  assert.deepEqual(
+    config.upstreams.map(({ timeouts: { startMs, callMs } }) => [startMs, callMs]),
+    [
+      [3_600_000, 86_400_000],
+      [3_600_000, 86_400_000],
+      [16_101, 1],
+      [20_000, 60_000],
+    ],
+  );
+  assert.deepEqual(
+    warnings.map((line) => line.replace(/^.*mcpServers\./, '')),
+    [
+      'codex.tool_timeout_sec: is longer than the longest wait; 1d is used',
+      'codex.startup_timeout_sec: is longer than the longest wait; 1h is used',
+      'continue.timeout: is longer than the longest wait; 1d is used',
+      'continue.connectionTimeout: is longer than the longest wait; 1h is used',
+    ],
+  );
+});
+
 test('a variable may hold a number with decimals', async () => {
   const text =
     'mcpServers: {a: {command: x, startup_timeout_sec: "${T}"}}\ngateway: {tracing: {sampling: "${S:-0.1}"}}';

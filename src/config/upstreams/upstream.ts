@@ -15,6 +15,7 @@ import type { Places } from '../document/places.ts';
 import { placeText, type Problem, problemLine } from '../document/problem.ts';
 import { targetOf, UNUSABLE_URL, URL_KEYS } from './target.ts';
 import { defaultPrefix, upstreamId } from './upstream-id.ts';
+import { durationMs } from '../schema/units.ts';
 import { type UpstreamEntry, upstreamSchema } from '../schema/upstream-schema.ts';
 
 /** Defaults of stdio upstreams, where each connection is a process. */
@@ -193,16 +194,25 @@ function timeoutsOf(
       warn('timeout', `taken for seconds; write "${entry.timeout}s" to be sure`);
   }
 
-  const theirStart =
-    (entry.startup_timeout_sec === undefined
-      ? (entry.startup_timeout_ms ?? entry.connectionTimeout)
-      : entry.startup_timeout_sec * 1_000) ?? (timeout.bounds === 'start' ? theirs : undefined);
-  const theirCall =
-    (entry.tool_timeout_sec === undefined ? undefined : entry.tool_timeout_sec * 1_000) ??
-    (timeout.bounds === 'call' ? theirs : undefined);
-  const callMs = call ?? theirCall;
+  /** Returns a wait of a client's file in whole ms, no longer than ours may be. */
+  const bounded = (key: keyof UpstreamEntry, value: number | undefined, unitMs: number, most: string) => {
+    if (value === undefined) return undefined;
+    const mostMs = durationMs(most);
+    if (value * unitMs > mostMs) warn(key, `is longer than the longest wait; ${most} is used`);
+    return Math.min(Math.ceil(value * unitMs), mostMs);
+  };
+  const theirsFor = (bounds: 'call' | 'start') => (timeout.bounds === bounds ? theirs : undefined);
+  const callMs =
+    call ??
+    bounded('tool_timeout_sec', entry.tool_timeout_sec, 1_000, '1d') ??
+    bounded('timeout', theirsFor('call'), 1, '1d');
+  const theirStart = () =>
+    bounded('startup_timeout_sec', entry.startup_timeout_sec, 1_000, '1h') ??
+    bounded('startup_timeout_ms', entry.startup_timeout_ms, 1, '1h') ??
+    bounded('connectionTimeout', entry.connectionTimeout, 1, '1h') ??
+    bounded('timeout', theirsFor('start'), 1, '1h');
   return {
-    startMs: given.has('timeouts.start') ? start : (theirStart ?? start),
+    startMs: given.has('timeouts.start') ? start : (theirStart() ?? start),
     connectMs: connect,
     firstByteMs: firstByte,
     ...waitsOf(callMs, given.has('timeouts.max') ? max : Math.max(max, callMs ?? 0)),
