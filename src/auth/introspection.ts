@@ -3,6 +3,7 @@ import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { IntrospectionResponse } from 'oauth4webapi';
 import type { Logger } from 'pino';
+import { shownUrl } from '../config/shown-url.ts';
 import type { IntrospectionConfig } from '../config/values/config.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
@@ -131,7 +132,8 @@ export class Introspection {
       const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
       this.#failures++;
       this.#retryMs = clock() + delayMs;
-      const { issuer, endpoint } = this.config;
+      const { issuer } = this.config;
+      const endpoint = shownUrl(new URL(this.config.endpoint));
       // The cause may quote the response, which may have claims of the token.
       const reason = messageOf(thrown);
       log.warn({ issuer, endpoint, reason, delayMs }, 'issuer cannot be asked about tokens');

@@ -1,6 +1,7 @@
 import { setLatest } from '../map-entries.ts';
 import { type CryptoKey, errors } from 'jose';
 import type { Logger } from 'pino';
+import { shownUrl } from '../config/shown-url.ts';
 import type { Egress } from '../egress/egress.ts';
 import { downloadKeySet, type KeySet } from './jwks-download.ts';
 
@@ -153,7 +154,7 @@ export class Jwks {
       const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
       this.#failures++;
       this.#retryMs = this.#deps.clock() + delayMs;
-      this.#deps.log.warn({ err: thrown, jwksUrl: this.#url, delayMs }, 'JWKS cannot be fetched');
+      this.#deps.log.warn({ err: thrown, jwksUrl: shownUrl(new URL(this.#url)), delayMs }, 'JWKS cannot be fetched');
     }
   }
 }

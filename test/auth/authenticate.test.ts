@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { type Authenticator, type AuthVerdict, createAuthenticator } from '../../src/auth/authenticate.ts';
 import { protectedResourceMetadata } from '../../src/auth/metadata.ts';
 import type { JwtIssuerConfig } from '../../src/config/values/config.ts';
+import { createLogger } from '../../src/telemetry/log.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { BAD_TOKENS, KEY, KEYS } from './bad-tokens.ts';
 import { ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';
@@ -541,4 +542,30 @@ test('without credentials configured everyone is the local principal', OPTIONS, 
     assert.equal(principal(await authenticator.authenticate({ authorization }, ENDPOINT)), LOCAL);
     assert.equal(authenticator.known({ authorization }, ENDPOINT), LOCAL);
   }
+});
+
+// SEC-07
+test('the log has the origin alone of the URLs of an issuer that fails', OPTIONS, async () => {
+  const origin = 'http://127.0.0.1:1';
+  const issuer = { issuer: 'https://id.example', audiences: [], algorithms: ['RS256'], requiredScopes: [] };
+  const introspection = {
+    ...issuer,
+    issuer: 'https://other.example',
+    endpoint: `${origin}/ask?code=s3cret`,
+    clientId: 'gateway',
+    clientSecret: 's3cret',
+    tokenPrefix: 'opaque-',
+  };
+  let lines = '';
+  const log = createLogger('info', { write: (line) => void (lines += line) });
+  const jwt = [{ ...issuer, jwksUrl: `${origin}/keys?code=s3cret` }];
+  const authenticator = createAuthenticator({ jwt, introspection: [introspection], apiKeys: [] }, { log });
+  const token = [{ alg: 'RS256', kid: 'one' }, { iss: issuer.issuer, exp: 9e9 }, {}]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+    .join('.');
+  refusal(await ask(authenticator, token), 503);
+  refusal(await ask(authenticator, 'opaque-token'), 503);
+  assert.match(lines, /"jwksUrl":"http:\/\/127\.0\.0\.1:1\/…"/);
+  assert.match(lines, /"endpoint":"http:\/\/127\.0\.0\.1:1\/…"/);
+  assert.doesNotMatch(lines, /s3cret/);
 });

@@ -434,10 +434,11 @@ const safety = [
     'http://192.168.0.1/jwks',
     'file:///etc/passwd',
     'data:application/json,{}',
+    'https://user:s3cret@idp.example.com/jwks',
     'jwks',
   ].map((url) => ({
     gateway: `auth: {jwt: [{issuer: i, jwksUrl: "${url}"}]}`,
-    refused: /expected an https:\/\/ URL \(http:\/\/ only to this machine\)/,
+    refused: /expected an https:\/\/ URL \(http:\/\/ only to this machine\), without user name and password/,
   })),
   ...['http://127.0.0.1:9/jwks', 'http://localhost/jwks', 'http://[::1]:1/jwks'].map((url) => ({
     gateway: `auth: {jwt: [{issuer: i, jwksUrl: "${url}"}]}`,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isPrivateUrl } from './address.ts';
+import { isSecureUrl } from './address.ts';
 import { isPlaceholder, isPlaceholderHash } from './placeholder.ts';
 import { KEY_COMMAND } from './random-key.ts';
 import { duration, flag, oneOf, refused, text, texts } from './scalars.ts';
@@ -20,13 +20,9 @@ const ALGORITHMS = [
 ] as const;
 
 const issuerUrl = () =>
-  text('expected an https:// URL').refine(
-    (value) => {
-      const url = URL.parse(value);
-      return url !== null && isPrivateUrl(url);
-    },
-    { error: 'expected an https:// URL (http:// only to this machine)' },
-  );
+  text('expected an https:// URL').refine(isSecureUrl, {
+    error: 'expected an https:// URL (http:// only to this machine), without user name and password',
+  });
 
 const audiences = texts()
   .prefault([])
