@@ -47,7 +47,7 @@ interface LoadPurposes {
 }
 
 const STDERR = 2;
-/** Stands in a preview for the hash of a key that a reload would make. No key has it. */
+/** Stands for the hash of a key that this load does not make. No key has it. */
 const NO_KEY_YET = '0'.repeat(64);
 
 /** Returns the options for loading the config. `LINKSPAN_FIRST_KEY=1` stands for `--first-key` in every command that loads it. */
@@ -57,6 +57,9 @@ export function loadOptions(
 ): LoadPurposes {
   const options = { env: process.env, listen, operator, project, listens };
   if (!firstKey && process.env['LINKSPAN_FIRST_KEY'] !== '1') return { use: options, preview: options };
+  // A client without a port needs none, and the next start that opens one has to show it.
+  const without = { ...options, firstKeyHash: () => NO_KEY_YET };
+  if (!listens) return { use: without, preview: without };
   let keptIn: string | undefined;
   return {
     use: {

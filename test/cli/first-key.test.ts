@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -9,6 +10,7 @@ import { firstKeyHash } from '../../src/store/disk/first-key.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { runCli } from '../support/cli.ts';
 import { startGateway } from '../support/gateway.ts';
+import { MAIN } from '../support/program.ts';
 
 let dir = '';
 
@@ -138,4 +140,22 @@ test('a difference that would make a first key shows the change and makes none',
   assert.equal(reloaded.code, 0, reloaded.stderr);
   assert.equal(existsSync(keyFile), true, 'the reload makes it');
   assert.equal((await diff()).code, 0, 'nothing is left to change');
+});
+
+test('a command that opens no port makes no first key', { timeout: 120_000 }, async () => {
+  const file = join(dir, 'config.json');
+  const env = { HOME: dir, LINKSPAN_FIRST_KEY: '1' };
+  const configure = (stateDir: string) =>
+    writeFile(file, JSON.stringify({ mcpServers: {}, gateway: { listen: '0.0.0.0:0', stateDir } }));
+  await configure(join(dir, 'state'));
+  const prefetched = await runCli(['prefetch', '--config', file], dir, env, 20_000);
+  assert.equal(prefetched.code, 0, prefetched.stderr);
+  assert.doesNotMatch(prefetched.stderr, /No API key/);
+  assert.equal(existsSync(join(dir, 'state', 'first-key.sha256')), false);
+
+  await writeFile(join(dir, 'file'), '');
+  await configure(join(dir, 'file', 'state'));
+  const served = spawnSync(process.execPath, [MAIN, 'stdio', '--config', file], { env, input: '', timeout: 20_000 });
+  assert.equal(served.status, 0, String(served.stderr));
+  assert.doesNotMatch(String(served.stderr), /No API key/);
 });
