@@ -517,6 +517,16 @@ test('--listen overrides the file, and needs authentication beyond loopback', as
   assert.deepEqual((await loadText(open, { listen: '127.0.0.1:9' })).config.listen, { host: '127.0.0.1', port: 9 });
   const { warnings } = await loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
   assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*no access policy.*\n.*need no key/);
+  const auth =
+    'auth: {jwt: [{issuer: "https://a", jwksUrl: "https://a/k"}]}, access: {roles: {all: {tools: ["*"]}}, grants: [{roles: [all], anyone: true}]}';
+  const warningsWith = async (gateway: string) =>
+    (await loadText(`${ONE}gateway: {${auth}, ${gateway}}\n`)).warnings.join('\n');
+  assert.match(
+    await warningsWith('listen: 0.0.0.0:3000, allowedHosts: [mcp.example.com]'),
+    /gateway\.publicUrl: is not set: clients that sign in are sent to the address of listen/,
+  );
+  assert.equal(await warningsWith('listen: 0.0.0.0:3000, publicUrl: "https://mcp.example.com"'), '');
+  assert.equal(await warningsWith('listen: 127.0.0.1:3000'), '');
 });
 
 // SEC-14

@@ -170,7 +170,9 @@ export const gatewaySchema = z.strictObject({
     .describe('Certificate for clients. With it, `listen` speaks HTTPS. A renewed file is used at once.'),
   publicUrl: origin()
     .optional()
-    .describe('Origin by which clients reach the gateway. Default: http:// (https:// with `tls`) and `listen`.'),
+    .describe(
+      'Origin by which clients reach the gateway. Default: http:// (https:// with `tls`) and `listen`, where 0.0.0.0 is 127.0.0.1. Sign-in needs it.',
+    ),
   allowedHosts: z
     .array(
       text()

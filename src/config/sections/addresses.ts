@@ -114,7 +114,7 @@ function boundHost(address: Address): string {
 
 /** Adds warnings about addresses that are reachable from the network. */
 export function warnOfExposure(settings: GatewaySettings, { listen, operator }: Addresses, faults: Faults): void {
-  const { publicUrl, allowedHosts } = settings;
+  const { publicUrl, allowedHosts, auth } = settings;
   if (!isLoopback(listen.host) && publicUrl === undefined && allowedHosts.length === 0) {
     const message = 'without publicUrl or allowedHosts, requests that name the gateway by a host name are refused';
     faults.warn(['gateway', 'listen'], message);
@@ -127,5 +127,10 @@ export function warnOfExposure(settings: GatewaySettings, { listen, operator }: 
   if (operator !== undefined && !isLoopback(operator.host)) {
     const message = 'health and metrics on this port need no key; let only operators and their monitoring reach it';
     faults.warn(['gateway', 'operator'], message);
+  }
+  if (!isLoopback(listen.host) && publicUrl === undefined && auth.jwt.length + auth.introspection.length > 0) {
+    const message =
+      'is not set: clients that sign in are sent to the address of listen (0.0.0.0 is 127.0.0.1); write the origin that they use';
+    faults.warn(['gateway', 'publicUrl'], message);
   }
 }
