@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { hash, randomBytes } from 'node:crypto';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -354,6 +354,11 @@ test('paths are relative to the file, and ~ is the home', async () => {
   assert.ok(target?.kind === 'stdio');
   assert.equal(target.command, '/home/me/bin/x');
   assert.equal(target.cwd, config.file.replace('config.yaml', 'sub'));
+});
+
+test('an empty HOME counts as none', async () => {
+  const { config } = await loadText(ONE, { env: { HOME: '' } });
+  assert.ok(config.stateDir.startsWith(join(userInfo().homedir, '.local/state/linkspan/')), config.stateDir);
 });
 
 test('the default state directory follows XDG_STATE_HOME and differs from file to file', async () => {

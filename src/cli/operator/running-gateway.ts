@@ -1,8 +1,8 @@
 import { isCode, messageOf } from '../../thrown.ts';
 import { COMMAND } from '../../command-name.ts';
 import { readdir } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { homeOf } from '../../config/document/places.ts';
 import { portFault } from '../../config/schema/address.ts';
 import { EMPTY_OPTION, findConfigFile, isMissing } from '../../config/find-file.ts';
 import { gatewayDirsOf, stateRoot } from '../../config/state-dir.ts';
@@ -62,7 +62,7 @@ export async function findGateway(
   const found = findConfigFile(cwd, env);
   // Another user may have left this file in the current directory of root, and names a state directory in it.
   if (found !== undefined) return await inDirectories(await gatewayDirsOf(found, env), found, 'self');
-  const root = stateRoot({ variable: (name) => env[name], home: env['HOME'] ?? homedir() });
+  const root = stateRoot({ variable: (name) => env[name], home: homeOf(env) });
   return await onlyOne(process.geteuid?.() === 0 && root !== serviceRoot ? [root, serviceRoot] : [root]);
 }
 

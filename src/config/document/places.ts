@@ -1,7 +1,8 @@
-import { homedir } from 'node:os';
+import { userInfo } from 'node:os';
 import { basename, dirname, resolve, sep } from 'node:path';
 
 import { LIMITS } from '../../limits.ts';
+import { resultOrError } from '../../thrown.ts';
 import type { ConfigFiles } from '../files/config-files.ts';
 import { fileProblemText } from '../files/ordinary-file.ts';
 import type { Expansion, Lookup } from './interpolate.ts';
@@ -24,6 +25,13 @@ export interface Places extends Lookup {
   readonly envFiles: ReadonlyMap<string, string>;
 }
 
+/** Returns the home directory of this user: `HOME`, else that of the table of users. Who is not in it has `/`, as in containers. */
+export function homeOf({ HOME = '' }: NodeJS.ProcessEnv): string {
+  if (HOME !== '') return HOME;
+  const found = resultOrError(Error, () => userInfo().homedir);
+  return found instanceof Error ? '/' : found;
+}
+
 /**
  * Returns the places of a config file.
  *
@@ -39,7 +47,7 @@ export function places(
 ): Places {
   const folder = dirname(file);
   const workspace = CLIENT_FOLDERS.has(basename(folder)) ? dirname(folder) : folder;
-  const home = env['HOME'] ?? homedir();
+  const home = homeOf(env);
   const named: ReadonlyMap<string, string> = new Map([
     ['workspaceFolder', workspace],
     ['workspaceFolderBasename', basename(workspace)],
