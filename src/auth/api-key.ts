@@ -46,9 +46,10 @@ export class ApiKeys {
     return principal === undefined || nowMs >= (principal.expiresAtMs ?? Infinity) ? undefined : principal;
   }
 
-  /** Returns whether a key is known here, or was known until it was removed. */
-  wasKnown(sha256: string): boolean {
-    return this.#byHash.has(sha256) || this.#removed.has(keyIdOf({ sha256 }));
+  /** Returns why a key that {@link find} has not found is not accepted any more; undefined for one that was never known here. */
+  endOf(sha256: string): 'expired' | 'revoked' | undefined {
+    if (this.#byHash.has(sha256)) return 'expired';
+    return this.#removed.has(keyIdOf({ sha256 })) ? 'revoked' : undefined;
   }
 
   /** Returns whether a principal is that of a key which has not changed since, such as in its groups. */

@@ -221,7 +221,7 @@ export function createAuthenticator(
       const issuer = unverifiedIssuer(token);
       return introspections.find(({ config }) => config.issuer === issuer);
     }
-    if (token.startsWith(API_KEY_PREFIX) || keys().wasKnown(hash('sha256', token))) return undefined;
+    if (token.startsWith(API_KEY_PREFIX) || keys().endOf(hash('sha256', token)) !== undefined) return undefined;
     const [longest] = introspections
       .filter(({ config }) => token.startsWith(config.tokenPrefix))
       .toSorted((a, b) => b.config.tokenPrefix.length - a.config.tokenPrefix.length);
@@ -260,7 +260,9 @@ export function createAuthenticator(
     if (asked !== undefined) {
       return verdictOf(await asked.verify(token, endpoints, address, nowMs), { token, cacheKey, nowMs, endpoint });
     }
-    if (header === undefined) return refuse(401, 'unknown API key', endpoint);
+    if (header === undefined) {
+      return refuse(401, `${keys().endOf(hash('sha256', token)) ?? 'unknown'} API key`, endpoint);
+    }
     return verdictOf(await verify(token, header, endpoints), { token, cacheKey, nowMs, endpoint });
   }
 

@@ -281,10 +281,14 @@ test('an API key is shown to no issuer, also one that is unknown, expired or rem
   const ask = (token: string) => authenticator.authenticate({ authorization: [`Bearer ${token}`] }, ENDPOINT);
   keys = new ApiKeys([], stored.slice(0, 2), keys);
   assert.equal((await ask('key-current')).kind, 'principal');
-  for (const token of ['key-expired', 'key-removed', 'lsk_of-another-gateway']) {
+  for (const [token, why] of [
+    ['key-expired', 'expired API key'],
+    ['key-removed', 'revoked API key'],
+    ['lsk_of-another-gateway', 'unknown API key'],
+  ] as const) {
     const verdict = await ask(token);
     assert.ok(verdict.kind === 'refused', 'let in');
-    assert.deepEqual([verdict.status, verdict.why], [401, 'unknown API key'], token);
+    assert.deepEqual([verdict.status, verdict.why], [401, why], token);
   }
   assert.deepEqual(issuer.asked, []);
   await ask('a-token-of-the-issuer');
