@@ -278,6 +278,26 @@ test('a variable may hold a number with decimals', async () => {
   assert.equal(target?.kind === 'stdio' ? target.env['A'] : undefined, '1.50');
 });
 
+test('a number stays as it is written in parameters and headers', async () => {
+  const text = [
+    'mcpServers:',
+    '  a:',
+    '    url: https://a.example',
+    '    requestOptions: {headers: {X-Id: 0080}}',
+    '    auth:',
+    '      kind: clientCredentials',
+    '      tokenUrl: https://id.example/token',
+    '      clientId: 007',
+    '      clientSecret: s',
+    '      parameters: {tenant: 0080, organization: 12345678901234567890}',
+  ].join('\n');
+  const target = (await loadText(text)).config.upstreams[0]?.target;
+  assert.ok(target?.kind === 'http' && target.auth?.kind === 'clientCredentials');
+  assert.deepEqual(target.headers, { 'X-Id': '0080' });
+  assert.deepEqual(target.auth.parameters, { tenant: '0080', organization: '12345678901234567890' });
+  assert.equal(target.auth.clientId, '007');
+});
+
 test('a variable whose text looks like YAML stays one text', async () => {
   const env = { EVIL: 'x"\n  disabled: true\n#', NUMBER: '0123' };
   const { config } = await loadText('mcpServers: {a: {command: x, env: {A: "${EVIL}", B: "${NUMBER}"}}}', { env });

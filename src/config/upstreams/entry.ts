@@ -40,6 +40,8 @@ const SOURCE_TEXT_KEYS: ReadonlySet<string> = new Set([
   'envs',
   'headers',
   'http_headers',
+  'requestOptions',
+  'auth',
 ]);
 
 /** Keys whose texts are names of environment variables. They are not expanded: a name may be shown to everybody, and a value to nobody. */
@@ -72,7 +74,8 @@ export function checkEntry(
       continue;
     }
     if (UPSTREAM_KEYS.has(key)) {
-      known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], value) : usedPart(key, value);
+      const used = usedPart(key, value);
+      known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], used) : used;
       continue;
     }
     // Clients have a setting `oauth` of their own, which is no misspelled `auth`.
