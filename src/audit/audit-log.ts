@@ -70,6 +70,7 @@ export class AuditLog implements AuditWriter {
   /** The number of records at the beginning of the queue that are being written. */
   #writing = 0;
   #dropped = 0;
+  /** Those of the failure that lasts. */
   #droppedInAll = 0;
   #failure: unknown;
   #retryMs = FIRST_RETRY_MS;
@@ -317,7 +318,10 @@ export class AuditLog implements AuditWriter {
   #fail(thrown: unknown): void {
     const { events } = this.#parts;
     events.onFailed();
-    if (this.#failure === undefined) events.onFailing(thrown);
+    if (this.#failure === undefined) {
+      this.#droppedInAll = 0;
+      events.onFailing(thrown);
+    }
     this.#failure = thrown;
     for (const { waiter } of this.#queue) waiter?.reject(unavailable());
     this.#queue = this.#queue.filter(({ waiter, isRefused }) => waiter === undefined && !isRefused);

@@ -51,6 +51,30 @@ test('a log whose head cannot be stored fails until it can', BOUNDED, async (t) 
   await log.close();
 });
 
+test('a recovery counts the records that were dropped since the failure began', BOUNDED, async (t) => {
+  stopTime(t).flow(100);
+  const written: string[] = [];
+  let isFull = false;
+  const { log, recoveries } = await memoryLog({
+    append: async (lines) => {
+      if (isFull) throw new Error('full');
+      written.push(lines);
+    },
+  });
+  log.drop(100);
+  await waitUntil(() => written.some((lines) => lines.includes('"dropped"')));
+  for (const dropped of [0, 2]) {
+    isFull = true;
+    log.record({ kind: 'request' });
+    await waitUntil(() => log.isFailing);
+    if (dropped > 0) log.drop(dropped);
+    isFull = false;
+    await waitUntil(() => !log.isFailing);
+  }
+  assert.deepEqual(recoveries, [0, 2]);
+  await log.close();
+});
+
 test('a retry that is due while the log closes does not write beside it', BOUNDED, async () => {
   const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
   let [appends, writing, together] = [0, 0, 0];
