@@ -908,6 +908,22 @@ for (const [own, problem] of [
 const RATES = (own: string): string =>
   `gateway: {profiles: {ours: {}}, rates: [${own}]}\nmcpServers: {My Files: {command: x}}\n`;
 
+for (const [entry, problem] of [
+  ['prefix: 5', 'prefix: expected at most 40 of letters, digits, "_" and "-", got 5'],
+  ['env_vars: [5]', 'env_vars[0]: expected a name, or a map with name, got 5'],
+  ['connectionTimeout: -1', 'connectionTimeout: expected a number of milliseconds, got -1'],
+] as const) {
+  test(`a wrong value is met with what is expected: ${entry}`, async () => {
+    const [found] = await problemsOf(`mcpServers: {a: {command: x, ${entry}}}\n`);
+    assert.ok(found?.endsWith(` mcpServers.a.${problem}`), found);
+  });
+}
+
+test('a missing map is met with what is expected', async () => {
+  const found = (await problemsOf(RATES('{name: a, limit: 1, window: 1m}'))).join('\n');
+  assert.match(found, /gateway\.rates\[0\]\.to: missing; expected a map$/);
+});
+
 test('a rate names upstreams by id or key, and endpoints by path', async () => {
   const { rates, repeats } = (
     await loadText(

@@ -99,13 +99,13 @@ function explain(
   const isRefused = issue.code === 'invalid_type' && issue.expected === 'never';
   if (isRefused || issue.code === 'invalid_key') return [problemOfKey(document, path, issue.message)];
 
-  const value = valueAt(document.data, path);
-  if (value === undefined) return [document.problem(path, `missing; ${issue.message}`, 'key')];
-  const message =
-    (typeof value === 'string' && isUrlOrAddress(issue.message) ? portFault(value) : undefined) ??
-    (issue.code === 'invalid_type' && !issue.message.startsWith('expected')
+  const expected =
+    issue.code === 'invalid_type' && !issue.message.startsWith('expected')
       ? `expected ${typeName(issue.expected)}`
-      : issue.message);
+      : issue.message;
+  const value = valueAt(document.data, path);
+  if (value === undefined) return [document.problem(path, `missing; ${expected}`, 'key')];
+  const message = (typeof value === 'string' && isUrlOrAddress(expected) ? portFault(value) : undefined) ?? expected;
   const hint = replaced.has(JSON.stringify(path))
     ? undefined
     : (HINTS.get(message)?.(value) ?? nearest(message, value));

@@ -25,6 +25,7 @@ export const TYPES: ReadonlyMap<string, 'stdio' | 'http' | 'sse' | 'own'> = new 
   ['sdk', 'own'],
 ]);
 
+const PREFIX = 'expected at most 40 of letters, digits, "_" and "-"';
 const HOST = 'expected a host such as "login.example.com" or "*.example.com"';
 
 const limit = (least: string, most: string, fallback: string, what: string) =>
@@ -56,13 +57,9 @@ const variables = (what: string) =>
 const headerMap = () => byHeader(textOrScalar().nullable(), 'expected a map of headers');
 const headers = (what: string) => headerMap().optional().describe(what);
 const tools = (what: string) => texts('expected a list of tool names').optional().describe(what);
-const seconds = (what: string) =>
-  z
-    .number({ error: 'expected a number of seconds' })
-    .positive({ error: 'expected a number of seconds' })
-    .optional()
-    .describe(what);
-const milliseconds = (what: string) => z.number().positive().optional().describe(what);
+const wait = (error: string, what: string) => z.number({ error }).positive({ error }).optional().describe(what);
+const seconds = (what: string) => wait('expected a number of seconds', what);
+const milliseconds = (what: string) => wait('expected a number of milliseconds', what);
 const ignored = () => z.unknown().optional().describe("A client's own setting. Accepted and ignored.");
 
 /** Settings in our own spelling. */
@@ -110,11 +107,9 @@ const OWN = {
   disabled: flag().optional().describe('Leaves this upstream out.'),
   enabled: flag().optional().describe('false leaves this upstream out.'),
 
-  prefix: text()
-    .or(z.literal(''))
-    .refine((value) => /^[A-Za-z0-9_-]{0,40}$/.test(value), {
-      error: 'expected at most 40 of letters, digits, "_" and "-"',
-    })
+  prefix: z
+    .string({ error: PREFIX })
+    .regex(/^[A-Za-z0-9_-]{0,40}$/, { error: PREFIX })
     .optional()
     .describe(
       'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none. Of several such upstreams with a tool or prompt of one name, the first in the file has it. The others are left out. ' +
@@ -213,9 +208,12 @@ const SYNONYMS = {
   envs: variables('`env`, as Goose spells it.'),
   env_keys: texts().optional().describe('Variables of the gateway that the upstream gets, as Goose spells it.'),
   env_vars: z
-    .array(z.union([text(), z.looseObject({ name: text() }).transform(({ name }) => name)]), {
-      error: 'expected a list of names',
-    })
+    .array(
+      z.union([text(), z.looseObject({ name: text() }).transform(({ name }) => name)], {
+        error: 'expected a name, or a map with name',
+      }),
+      { error: 'expected a list of names' },
+    )
     .optional()
     .describe('Variables of the gateway that the upstream gets, as Codex spells it.'),
   requestOptions: z
