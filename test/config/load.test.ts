@@ -655,6 +655,20 @@ test('sampling is off by default for URLs on other machines, and can be set', as
 });
 
 // N-28
+test('sampling and roots of a shared upstream are a warning', async () => {
+  const text = [
+    'mcpServers:',
+    '  asks: {command: x, isolation: shared, clientFeatures: [roots], samplingBudget: 5}',
+    '  pages: {command: x, isolation: shared, clientFeatures: [elicitation], elicitationHosts: [a.example]}',
+    '  alone: {command: x, clientFeatures: [sampling], samplingBudget: 5}',
+  ].join('\n');
+  const { warnings } = await loadText(text);
+  assert.deepEqual(
+    warnings.map((line) => line.replace(/^.*mcpServers\.|:.*$/g, '')),
+    ['asks.clientFeatures', 'asks.samplingBudget'],
+  );
+});
+
 test('a wrong client feature is met with the names there are', async () => {
   for (const value of ['[samples]', 'sampling', '{sampling: true}']) {
     const problems = await problemsOf(`mcpServers: {b: {command: x, clientFeatures: ${value}}}`);

@@ -77,6 +77,12 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
   if (isPersonal && entry.required) {
     warn('required', `has no use with auth.kind "${kind}": no connection is open before a caller needs it; ignored`);
   }
+  if (entry.isolation === 'shared') {
+    const message =
+      'isolation "shared" allows no sampling and no roots: nobody of those who share could be asked; ignored';
+    if (entry.clientFeatures?.some((feature) => feature !== 'elicitation') === true) warn('clientFeatures', message);
+    if (checked.given.has('samplingBudget')) warn('samplingBudget', message);
+  }
   const { includeTools, enabled_tools: enabled, available_tools: available, tools } = entry;
   // Empty means all to Goose. In Codex's file, `tools` is a map with settings of single tools.
   const include = [includeTools, enabled, available?.length === 0 ? undefined : available];
