@@ -544,7 +544,6 @@ test('without credentials configured everyone is the local principal', OPTIONS, 
   }
 });
 
-// SEC-07
 test('the log has the origin alone of the URLs of an issuer that fails', OPTIONS, async () => {
   const origin = 'http://127.0.0.1:1';
   const issuer = { issuer: 'https://id.example', audiences: [], algorithms: ['RS256'], requiredScopes: [] };

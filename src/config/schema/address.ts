@@ -45,15 +45,11 @@ export function isLoopbackUrl({ hostname }: URL): boolean {
   return isLoopback(hostname.replace(/^\[|\]$/g, ''));
 }
 
-/** Returns whether nobody on the network can read what is sent to a URL: https, or http to this machine. */
-export function isPrivateUrl(url: URL): boolean {
-  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackUrl(url));
-}
-
-/** Returns whether a text is a URL of that kind, without user name and password. */
+/** Returns whether a text is a URL that nobody on the network can read along: https, or http to this machine. It has no user name and password. */
 export function isSecureUrl(text: string): boolean {
   const url = URL.parse(text);
-  return url !== null && url.username === '' && url.password === '' && isPrivateUrl(url);
+  if (url === null || url.username !== '' || url.password !== '') return false;
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackUrl(url));
 }
 
 /** Returns whether a text is a host name as a URL may have it, or one after `*.`. */
