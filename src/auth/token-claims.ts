@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { JWTPayload } from 'jose';
 import { LIMITS } from '../limits.ts';
-import type { Principal } from '../policy/principal.ts';
+import { clientOf, type Principal, scopesOf } from '../policy/principal.ts';
 
 /** The outcome of verifying a token. */
 export type TokenVerdict =
@@ -18,13 +18,6 @@ export type TokenVerdict =
  */
 function principalKey(issuer: string, subject: string, clientId: string | undefined): string {
   return `jwt:${hash('sha256', JSON.stringify([issuer, subject, clientId ?? null]), 'base64url')}`;
-}
-
-/** Returns the scopes: `scope` of RFC 9068, or `scp` of Entra (text) and Okta (list). */
-function scopesOf({ scope, scp }: JWTPayload): string[] {
-  const granted = scope ?? scp;
-  const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
-  return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
 }
 
 const UNNAMED = 'has no valid subject or client id';
@@ -94,10 +87,4 @@ export function withScopedKey(principal: Principal): Principal {
   const { authorization_details: details = null, act = null } = claims;
   const parts = [key, [...new Set(scopes)].toSorted(), details, act];
   return { ...principal, key: `jwt:${hash('sha256', JSON.stringify(parts), 'base64url')}`, person: key };
-}
-
-/** Returns the client of a token. Many issuers name it in `azp`, as in ID tokens; Entra v1 in `appid`, and Okta in `cid`. */
-function clientOf(payload: JWTPayload): unknown {
-  const name = ['client_id', 'azp', 'appid', 'cid'].find((claim) => claim in payload);
-  return name === undefined ? undefined : payload[name];
 }

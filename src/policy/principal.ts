@@ -1,3 +1,5 @@
+type Claims = Readonly<Record<string, unknown>>;
+
 /** The authenticated client. Two principals are the same if their keys are equal. */
 export interface Principal {
   /** Stable and unique. Sessions, handles, caches and connections are bound to it. */
@@ -21,7 +23,7 @@ export interface Principal {
   /** Groups of the API key. Groups of a token are in its claims. */
   readonly groups?: readonly string[];
   /** Verified claims of the token, as its issuer wrote them. */
-  readonly claims?: Readonly<Record<string, unknown>>;
+  readonly claims?: Claims;
 }
 
 /** Returns the key by which quotas of a principal are counted. */
@@ -47,4 +49,20 @@ export function operatorPrincipal(name: string): Principal {
 /** Returns whether a principal is an operator, who may use everything: the access policy is for clients. */
 export function isOperator({ key }: Principal): boolean {
   return key.startsWith(OPERATOR);
+}
+
+/** Returns the scopes of a token: `scope` of RFC 9068, or `scp` of Entra (text) and Okta (list). */
+export function scopesOf({ scope, scp }: Claims): string[] {
+  const granted = scope ?? scp;
+  const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
+  return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
+}
+
+/** The claims that name the client of a token. Many issuers name it in `azp`, as in ID tokens; Entra v1 in `appid`, and Okta in `cid`. */
+export const CLIENT_CLAIMS = ['client_id', 'azp', 'appid', 'cid'];
+
+/** Returns the client of a token as its issuer has written it. */
+export function clientOf(claims: Claims): unknown {
+  const name = CLIENT_CLAIMS.find((claim) => claim in claims);
+  return name === undefined ? undefined : claims[name];
 }

@@ -3,10 +3,10 @@ import { describedSchema } from '../../config/schema/access-schema.ts';
 import { didYouMean, suggest } from '../../config/document/suggest.ts';
 import { describedPrincipal } from '../../config/sections/described-principal.ts';
 import { isRecord } from '../../json/record.ts';
-import type { Principal } from '../../policy/principal.ts';
+import { CLIENT_CLAIMS, type Principal } from '../../policy/principal.ts';
 
 /** Members of the payload of a token, one of which says who calls. Descriptions have none of them. */
-const TOKEN_MEMBERS = ['sub', 'client_id', 'azp', 'appid', 'cid'];
+const TOKEN_MEMBERS = ['sub', ...CLIENT_CLAIMS];
 
 /** Returns the principal of a token as the edge does, by its payload, or the reason why there is none. */
 function ofToken(payload: Readonly<Record<string, unknown>>): Principal | string {

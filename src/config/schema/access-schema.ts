@@ -86,7 +86,10 @@ export const describedSchema = z.strictObject({
   subject: text().optional().describe('`sub` of its token.'),
   issuer: text().optional().describe('`iss` of its token.'),
   client: text().optional().describe('OAuth client id of its token.'),
-  claims: z.record(z.string(), z.unknown()).optional().describe('Its token, as the issuer writes it.'),
+  claims: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe('Its token, as the issuer writes it; what is not named beside it is read from it.'),
 });
 
 const accessTest = z.strictObject({

@@ -1,12 +1,19 @@
 import type { z } from 'zod';
-import { LOCAL, type Principal } from '../../policy/principal.ts';
+import { clientOf, LOCAL, type Principal, scopesOf } from '../../policy/principal.ts';
 import type { describedSchema } from '../schema/access-schema.ts';
 import type { KnownKey } from './selector-faults.ts';
 
-/** Returns the principal that a test of the access policy or an operator describes; without any member, a client without credentials. */
+/**
+ * Returns the principal that a test of the access policy or an operator describes; without any member, a client without credentials. What is
+ * not named beside its `claims` is read from them, as from a token.
+ */
 export function describedPrincipal(described: z.output<typeof describedSchema>): Principal {
-  const { key, groups = [], scopes, subject, issuer, client, claims } = described;
-  const isNamed = [key, subject, issuer, client, claims].some((member) => member !== undefined);
+  const { key, groups = [], claims = {} } = described;
+  const subject = described.subject ?? textOf(claims['sub']);
+  const issuer = described.issuer ?? textOf(claims['iss']);
+  const client = described.client ?? textOf(clientOf(claims));
+  const scopes = described.scopes.length === 0 ? scopesOf(claims) : described.scopes;
+  const isNamed = [key, subject, issuer, client, described.claims].some((member) => member !== undefined);
   if (!isNamed && groups.length === 0 && scopes.length === 0) return LOCAL;
   return {
     key: 'described',
@@ -17,8 +24,12 @@ export function describedPrincipal(described: z.output<typeof describedSchema>):
     ...(subject === undefined ? {} : { subject }),
     ...(issuer === undefined ? {} : { issuer }),
     ...(client === undefined ? {} : { clientId: client }),
-    ...(claims === undefined ? {} : { claims }),
+    ...(described.claims === undefined ? {} : { claims }),
   };
+}
+
+function textOf(claim: unknown): string | undefined {
+  return typeof claim === 'string' ? claim : undefined;
 }
 
 /** Returns the groups that a config gives to the API keys of a name. */

@@ -242,3 +242,18 @@ test('a test of the policy gives an API key the groups that the config has', asy
   await loadText(config('{ key: ci, groups: [] }', 'hidden'));
   await loadText(config('{ key: other }', 'hidden'));
 });
+
+test('a test of the policy reads from the claims what it does not name beside them', async () => {
+  const config = (to: string, as: string, expect: string) =>
+    withAccess(
+      `    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], ${to} }]\n` +
+        `    tests: [{ as: ${as}, upstream: github, tool: t, expect: ${expect} }]\n${AUTH}`,
+    );
+  const token = 'claims: { iss: "https://a.test", sub: ann, azp: ide, scope: "a b" }';
+  for (const to of ['subjects: [ann]', 'issuers: ["https://a.test"]', 'clients: [ide]', 'scopes: [b]']) {
+    await loadText(config(to, `{ ${token} }`, 'allow'));
+    assert.match((await problemsOf(config(to, `{ ${token} }`, 'hidden'))).join('\n'), /and gets "allow"/);
+  }
+  await loadText(config('subjects: [ann]', `{ subject: bob, ${token} }`, 'hidden'));
+  await loadText(config('scopes: [b]', `{ scopes: [c], ${token} }`, 'hidden'));
+});
