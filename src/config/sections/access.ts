@@ -263,8 +263,22 @@ class AccessReader {
       const upstream = this.#upstream([...path, 'upstream'], test.upstream);
       const endpoint = this.#faults.resolve([...path, 'endpoint'], 'endpoint', test.endpoint, this.#names.views);
       if (endpoint === undefined) continue;
-      const failure = failureOf(policy, this.#principalOf(test), test, endpoint, upstream);
+      const principal = this.#principalOf(test);
+      this.#judgePrincipal([...path, 'as'], test.as, principal);
+      const isThere = this.#names.meet([upstream], [endpoint]);
+      const failure = failureOf(policy, principal, test, { endpoint, upstream, isThere });
       if (failure !== undefined) this.#faults.refuse(path, failure);
+    }
+  }
+
+  /** Adds a warning if the principal of a test cannot exist. Its test says nothing about the one that was meant. */
+  #judgePrincipal(path: Path, as: Test['as'], { keyName, issuer }: Principal): void {
+    const { keyNames, issuers } = this.#judge;
+    if (keyName !== undefined && keyNames?.includes(keyName) === false)
+      this.#faults.warn([...path, 'key'], noSuch('API key', keyName, keyNames));
+    if (issuer !== undefined && !issuers.includes(issuer)) {
+      const at = as.issuer === undefined ? ['claims', 'iss'] : ['issuer'];
+      this.#faults.warn([...path, ...at], noSuch('issuer in auth', issuer, issuers));
     }
   }
 
@@ -274,13 +288,20 @@ class AccessReader {
   }
 }
 
+/** The names of a test as ids. */
+interface TestedPlace {
+  readonly endpoint: string;
+  readonly upstream: string;
+  /** False if the endpoint does not have the upstream, so that its items do not exist there. */
+  readonly isThere: boolean;
+}
+
 /** Returns the reason why a test fails; undefined if it does not. */
 function failureOf(
   policy: Policy,
   principal: Principal,
   test: Test,
-  endpoint: string,
-  upstream: string,
+  { endpoint, upstream, isThere }: TestedPlace,
 ): string | undefined {
   const named = (['tool', 'prompt', 'resource'] as const).flatMap((kind) => {
     const name = test[kind];
@@ -293,10 +314,11 @@ function failureOf(
   const rights = policy.rightsOf(principal, endpoint);
   const now = test.at === undefined ? new Date() : new Date(test.at);
   const args = test.args === undefined ? undefined : JSON.stringify(test.args);
-  const isListed = policy.shownRights(rights, principal).lists(about);
+  const isListed = isThere && policy.shownRights(rights, principal).lists(about);
   const called = rights.to(about).decideCall(args, now);
   const decided = isListed ? called.effect : 'hidden';
   // What is hidden is denied too.
   if (decided === test.expect || (decided === 'hidden' && test.expect === 'deny')) return undefined;
-  return `this test expects "${test.expect}" and gets "${decided}": ${called.why}`;
+  const why = isThere ? called.why : 'the endpoint does not have this upstream';
+  return `this test expects "${test.expect}" and gets "${decided}": ${why}`;
 }

@@ -257,3 +257,39 @@ test('a test of the policy reads from the claims what it does not name beside th
   await loadText(config('subjects: [ann]', `{ subject: bob, ${token} }`, 'hidden'));
   await loadText(config('scopes: [b]', `{ scopes: [c], ${token} }`, 'hidden'));
 });
+
+test('a test of the policy about a principal that cannot exist is told', async () => {
+  const about = async (as: string, auth: string) => {
+    const tests = `    tests: [{ as: ${as}, upstream: github, tool: t, expect: hidden }]\n`;
+    const access = '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], groups: [dev] }]\n';
+    const { warnings } = await loadText(withAccess(`${access}${tests}${auth}`));
+    return warnings.filter((text) => text.includes('tests[0]'));
+  };
+  const keys = `  auth: { apiKeys: [{ name: dashboard, sha256: ${'ab'.repeat(32)} }] }\n`;
+  const [unknownKey = ''] = await about('{ key: dashbord }', keys);
+  assert.match(unknownKey, /tests\[0\]\.as\.key: no such API key \(did you mean "dashboard"\?\)/);
+  const [unknownIssuer = ''] = await about('{ issuer: "https://b.test" }', AUTH);
+  assert.match(unknownIssuer, /tests\[0\]\.as\.issuer: no such issuer in auth/);
+  const [unknownIss = ''] = await about('{ claims: { iss: "https://b.test" } }', AUTH);
+  assert.match(unknownIss, /tests\[0\]\.as\.claims\.iss: no such issuer in auth/);
+  assert.deepEqual(await about('{ key: dashboard }', keys), []);
+  assert.deepEqual(await about('{ key: any }', '  auth: { keyFile: ./keys.json }\n'), []);
+  assert.deepEqual(await about('{ claims: { iss: "https://a.test" } }', AUTH), []);
+});
+
+test('a test of the policy at an endpoint without its upstream finds the item hidden', async () => {
+  const config = (endpoint: string, expect: string) =>
+    withAccess(
+      `    roles: { r: { upstreams: [github, jira] } }\n${GRANTS}` +
+        `    tests: [{ as: {}, endpoint: ${endpoint}, upstream: jira, tool: t, expect: ${expect} }]\n` +
+        '  profiles: { some: { upstreams: [github] }, all: {} }\n',
+    );
+  for (const endpoint of ['/mcp/github', '/mcp/some']) {
+    await loadText(config(endpoint, 'hidden'));
+    assert.match(
+      (await problemsOf(config(endpoint, 'allow'))).join('\n'),
+      /and gets "hidden": the endpoint does not ha/,
+    );
+  }
+  for (const endpoint of ['/mcp', '/mcp/jira', '/mcp/all']) await loadText(config(endpoint, 'allow'));
+});
