@@ -223,6 +223,7 @@ export class TerminalLog {
     const upstream = fields['upstream'];
     const error = errorText(fields['err']);
     const shown = Object.entries(fields)
+      .map(([key, value]) => [key, listText(value)] as const)
       .filter(
         ([key, value]) =>
           !UNSHOWN.has(key) && value !== PROGRAM && (typeof value === 'string' || typeof value === 'number'),
@@ -267,6 +268,13 @@ const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+/** Returns a list of texts as one text, and any other value as it is. */
+function listText(value: unknown): unknown {
+  return Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === 'string')
+    ? value.join('; ')
+    : value;
 }
 
 function timesText(count: number): string {

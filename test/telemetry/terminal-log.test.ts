@@ -242,3 +242,14 @@ test('the message of an error is in its line once', () => {
   const text = shown((log) => log.info({ err, code: err.code, ...err.detail }, 'request not answered'));
   assert.equal(text, 'request not answered: Upstream unavailable: it is starting, code upstream-unavailable\n');
 });
+
+test('a list of texts is a part of its line', () => {
+  const text = shown((log) => {
+    log.warn({ file: 'a.yaml', changes: ['~ a: 1 → 2', '~ b: 3 → 4'], gone: [] }, 'changed settings');
+    log.info({ upstream: 'web', scopes: ['read'], counts: [1], parts: [{}] }, 'an upstream needs further scopes');
+  });
+  assert.equal(
+    text,
+    '! changed settings: changes ~ a: 1 → 2; ~ b: 3 → 4\nweb: an upstream needs further scopes: scopes read\n',
+  );
+});
