@@ -75,6 +75,8 @@ test('config diff shows what reload then does, and status what runs', TIMEOUT, a
   assert.match(done.stdout, /is applied/);
   assert.match((await linkspan(gateway, 'ls')).stdout, /^local +configured/m);
   assert.match((await linkspan(gateway, 'status')).stdout, /1 changed setting for the next start: /);
+  const later = await linkspan(gateway, 'config', 'diff');
+  assert.match(later.stdout, /differs from the running config:\n~ gateway\.accessLog: .*after a restart\n$/);
   const called = await linkspan(gateway, 'call', 'local__pid');
   assert.equal(called.code, 0, called.stderr);
 });

@@ -76,7 +76,7 @@ export async function reload(options: PrintOptions): Promise<number> {
 export async function configDiff(options: PrintOptions): Promise<number> {
   const answer = await ask(options, configDiffAnswer, { path: '/config/diff' });
   const { file } = answer.config;
-  const change = answer.problems.length > 0 ? `${file} cannot be used:` : `A reload of ${file} would change:`;
+  const change = answer.problems.length > 0 ? `${file} cannot be used:` : `${file} differs from the running config:`;
   const first = answer.isDifferent ? change : 'The file and the running config are equal.';
   printAnswer(options, answer, [first, ...answer.problems, ...answer.changes]);
   return answer.isDifferent ? EXIT.failed : EXIT.ok;

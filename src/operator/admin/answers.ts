@@ -386,7 +386,7 @@ export const configDiffAnswer = z
     isDifferent: z.boolean().describe('Whether the file differs from the running config, or cannot be used.'),
     changes: z
       .array(z.string())
-      .describe('The changes that a reload would make, one line each; secrets are not shown.'),
+      .describe('What a reload would change, and the next start, one line each; secrets are not shown.'),
     problems: z.array(z.string()).describe('Why the file cannot be used, one line each.'),
     config: configState,
   })
