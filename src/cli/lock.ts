@@ -1,8 +1,8 @@
 import { isCode, messageOf } from '../thrown.ts';
 import { COMMAND } from '../command-name.ts';
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
-
+import { chmod, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { ownUser, writeFault } from '../store/disk/path-fault.ts';
+import { statOf } from '../store/disk/state-file.ts';
 import { problemLine } from '../config/document/problem.ts';
 import { loadConfig } from '../config/load.ts';
 import { LockFileError, type Lock, lockText, parseLock, type PinnedLists } from '../lock/lock-file.ts';
@@ -114,14 +114,21 @@ function nextLock(before: Lock | undefined, listed: readonly EraOffers[], gone: 
   return next;
 }
 
-/** Writes the lock, at once as a whole. Resolves with whether the file has changed. */
+/**
+ * Writes the lock, at once as a whole. Resolves with whether the file has changed. A first one has pins: without any it would withhold
+ * everything.
+ */
 async function writeLock(file: string, before: Lock | undefined, next: Lock): Promise<boolean> {
   const text = lockText(next);
-  if (before !== undefined && text === lockText(before)) return false;
-  const temporary = `${file}.${process.pid}.tmp`;
+  if (text === lockText(before ?? new Map())) return false;
+  // A symbolic link stays, and its target is replaced.
+  const target = await realpath(file).catch(() => file);
+  const temporary = `${target}.${process.pid}.tmp`;
   try {
+    const found = await statOf(target);
     await writeFile(temporary, text);
-    await rename(temporary, file);
+    if (found !== undefined) await chmod(temporary, found.mode);
+    await rename(temporary, target);
   } catch (thrown) {
     await rm(temporary, { force: true });
     throw unusable(file, 'written', thrown);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -213,6 +213,28 @@ test('a broken lock file is an error with its place, and lock writes it again', 
   assert.equal(written.code, 0);
   assert.match(written.stderr, /^warning: .*all of it is written again/);
   assert.equal((await at.linkspan('lock', '--check')).code, 0);
+});
+
+// SEC-33
+test('no first lock file is written if no upstream could be listed', BOUNDED, async () => {
+  await using at = await place();
+  await writeFile(join(at.dir, 'lists.json'), 'oops');
+  const { code, stdout } = await at.linkspan('lock');
+  assert.equal(code, 1);
+  assert.match(stdout, /^files: NOT LISTED: .*\nNothing was written to .*linkspan\.lock\.\n$/);
+  await assert.rejects(at.lockFile(), { code: 'ENOENT' });
+});
+
+test('a lock file that is a symbolic link stays one, and its target keeps its mode', BOUNDED, async () => {
+  await using at = await place();
+  const reviewed = join(at.dir, 'reviewed.lock');
+  await writeFile(reviewed, '{}');
+  await chmod(reviewed, 0o640);
+  await symlink('reviewed.lock', join(at.dir, 'linkspan.lock'));
+  assert.equal((await at.linkspan('lock')).code, 0);
+  assert.equal(await readlink(join(at.dir, 'linkspan.lock')), 'reviewed.lock');
+  assert.match(await readFile(reviewed, 'utf8'), /"description": "Does read\."/);
+  assert.equal((await stat(reviewed)).mode & 0o777, 0o640);
 });
 
 // SEC-33
