@@ -22,6 +22,8 @@ export interface DrainOptions extends PrintOptions {
 /** Beyond the drain, how long the gateway may take to close processes. */
 const CLOSING_MS = 30_000;
 const MAX_DRAIN_MS = 600_000;
+/** Not the empty text of an unset variable, which would be a number. */
+const SECONDS = /^\d+(?:\.\d+)?$/;
 
 /** Opens new connections to an upstream. Resolves with 1 if it does not run afterwards. @throws {CliError} */
 export async function restart(upstream: string, options: Omit<DrainOptions, 'undo'>): Promise<number> {
@@ -83,8 +85,7 @@ export async function configDiff(options: PrintOptions): Promise<number> {
 }
 
 function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: string | undefined): AdminCall {
-  const seconds = wait === undefined ? undefined : Number(wait);
-  if (seconds !== undefined && !(seconds >= 0 && seconds * 1_000 <= MAX_DRAIN_MS)) {
+  if (wait !== undefined && !(SECONDS.test(wait) && Number(wait) * 1_000 <= MAX_DRAIN_MS)) {
     throw new CliError(
       EXIT.usage,
       `--wait: expected seconds from 0 to ${MAX_DRAIN_MS / 1_000}, got ${JSON.stringify(wait)}`,
@@ -93,7 +94,7 @@ function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: str
   return {
     method: 'POST',
     path: `/upstreams/${encodeURIComponent(upstream)}/${action}`,
-    body: seconds === undefined ? {} : { drainSeconds: seconds },
+    body: wait === undefined ? {} : { drainSeconds: Number(wait) },
     timeoutMs: MAX_DRAIN_MS + CLOSING_MS,
   };
 }

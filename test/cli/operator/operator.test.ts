@@ -133,6 +133,11 @@ test('restart and drain say what they did, and the next call works again', BOUND
   const restarted = await on('restart', 'local');
   assert.equal(restarted.code, 0, restarted.stderr);
   assert.equal((await on('call', 'local__pid')).code, 0);
+  for (const wait of ['', ' ', '0x1', '-1', '601']) {
+    const refused = await on('drain', 'local', `--wait=${wait}`);
+    assert.deepEqual([refused.code, refused.stdout], [2, ''], wait);
+    assert.match(refused.stderr, /^linkspan: --wait: expected seconds from 0 to 600, got "/);
+  }
   const wrong = await on('restart', 'nope');
   assert.equal(wrong.code, 1);
   assert.match(wrong.stderr, /^linkspan: There is no upstream "nope"\. There are: local, crash\.\n$/);
