@@ -18,7 +18,7 @@ import type { ListRights } from '../../policy/rights.ts';
 import { shownText } from '../../peer-text.ts';
 import { printAnswer } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { endpointPath } from '../../endpoint-path.ts';
+import { endpointPath, viewIdOf } from '../../endpoint-path.ts';
 
 export type ExplainedKind = 'tool' | 'prompt' | 'resource';
 
@@ -41,7 +41,7 @@ export interface ExplainOptions extends PrintOptions {
 export async function explain(kind: ExplainedKind, name: string, options: ExplainOptions): Promise<number> {
   const as = describedBy(options.as);
   const args = options.args === undefined ? {} : { args: argumentsIn(options.args) };
-  const asked = { as, view: options.view ?? '', kind, name, ...args };
+  const asked = { as, view: viewIdOf(options.view ?? ''), kind, name, ...args };
   const answer = options.offline
     ? await explainOffline(asked, options)
     : await ask(options, explainAnswer, { method: 'POST', path: '/explain', body: asked });

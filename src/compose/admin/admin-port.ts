@@ -144,7 +144,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       return [];
     },
     callTool: async (operator, call, signal) => {
-      if (!core.views.has(call.view)) throw new AdminError('not-found', `There is no endpoint "${call.view}".`);
+      viewOf(call.view);
       return await callAsOperator(core.gateway, operator, call, signal);
     },
     ...processControls(source),

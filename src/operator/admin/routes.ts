@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { LOG_LEVELS } from '../../config/values/config.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
+import { viewIdOf } from '../../endpoint-path.ts';
 import * as answers from './answers.ts';
 import { diffAnswerOf, reloadAnswerOf } from './config-answers.ts';
 
@@ -122,7 +123,11 @@ const RESTART_DRAIN_SECONDS = 30;
 const DISABLE_DRAIN_SECONDS = 60;
 const MS = 1_000;
 
-const view = z.string().default('').describe('The endpoint: empty for `/mcp`, else the last segment of its path.');
+const view = z
+  .string()
+  .overwrite(viewIdOf)
+  .default('')
+  .describe('The endpoint: its path, or the last segment of it; empty for `/mcp`.');
 
 /** Every operation of the admin API that answers with one JSON document. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [

@@ -118,6 +118,8 @@ test('explain tells filters, unknown items and endpoints apart', BOUNDED, async 
   );
   const endpoint = await on('explain', 'tool', 'pid', '--as', DEV, '--view', 'other');
   assert.match(endpoint.stdout, /it may use nothing at \/mcp\/other, which answers 404/);
+  const byPath = await on('explain', 'tool', 'pid', '--as', DEV, '--view', '/mcp/other');
+  assert.equal(byPath.stdout, endpoint.stdout);
 });
 
 test('a wrong description of a principal is a wrong command line or request', BOUNDED, async () => {

@@ -108,7 +108,13 @@ test('ls prints every list for people and as JSON', BOUNDED, async () => {
     const json = await on('ls', list, '--json');
     assert.equal(typeof JSON.parse(json.stdout), 'object', list);
   }
-  assert.match((await on('ls', 'items')).stdout, /^tool +local__pid +local: pid +published$/m);
+  const items = await on('ls', 'items');
+  assert.match(items.stdout, /^tool +local__pid +local: pid +published$/m);
+  assert.equal((await on('ls', 'items', '--view', '/mcp')).stdout, items.stdout);
+  const own = await on('ls', 'items', '--view', '/mcp/local');
+  assert.match(own.stdout, /^tool +pid +local +published$/m);
+  const missing = await on('call', 'pid', '--view', '/mcp/nope');
+  assert.equal(missing.stderr, 'linkspan: There is no endpoint "nope". There are: /mcp, /mcp/local, /mcp/crash.\n');
 });
 
 test('ls streams shows the endpoint of an open stream', BOUNDED, async () => {
