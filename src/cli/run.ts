@@ -1,6 +1,7 @@
 import { isAuthRequired } from '../config/auth-required.ts';
 import { type ListeningGateway, serve } from '../compose/serve.ts';
 import { isExpected } from '../telemetry/log-error.ts';
+import { startsWithGateway } from '../config/values/upstream-config.ts';
 import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
@@ -62,9 +63,11 @@ export async function run(options: RunOptions): Promise<number> {
   const upstreams = config.upstreams.map(({ id }) => id);
   const lastGoodAt = loaded.lastGood?.savedAt;
   // Without authentication all clients are one principal.
-  const sessionsOfAllClients = auth ? undefined : config.limits.sessionsPerPrincipal;
+  const { sessions, sessionsPerPrincipal } = config.limits;
+  const sessionsOfAllClients = auth ? undefined : Math.min(sessions, sessionsPerPrincipal);
+  const eager = config.upstreams.filter((one) => options.warm || startsWithGateway(one)).map(({ id }) => id);
   log.info(
-    { version: VERSION, url, operatorUrl, upstreams, auth, sessionsOfAllClients, lastGoodAt, lock },
+    { version: VERSION, url, operatorUrl, upstreams, eager, auth, sessionsOfAllClients, lastGoodAt, lock },
     'listening',
   );
 

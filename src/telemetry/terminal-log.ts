@@ -96,9 +96,11 @@ export class TerminalLog {
 
   #banner(fields: Fields): void {
     const { paint } = this.#terminal;
-    const { version, url, operatorUrl, upstreams, auth, sessionsOfAllClients, lastGoodAt, lock } = fields;
+    const { version, url, operatorUrl, upstreams, eager, auth, sessionsOfAllClients, lastGoodAt, lock } = fields;
     const header = auth === true ? ' --header "Authorization: Bearer <key>"' : '';
-    const names = Array.isArray(upstreams) ? upstreams.map((name) => plain(String(name))) : [];
+    const names = namesIn(upstreams);
+    const [started, all] = [namesIn(eager), names.length];
+    const others = started.length === 0 ? '' : `; at the start ${started.join(', ')}`;
     const rows: Row[] = [
       ['Clients', paint('bold', String(url))],
       ['Connect', `claude mcp add --transport http linkspan ${String(url)}${header}`],
@@ -107,7 +109,7 @@ export class TerminalLog {
         ? [['Keys', `none needed; all clients together may open ${sessionsOfAllClients} sessions`] satisfies Row]
         : []),
       ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
-      ['', 'each starts when a client first needs it'],
+      ...(started.length === all ? [] : [['', `each starts when a client first needs it${others}`] satisfies Row]),
       ...(typeof lastGoodAt === 'string'
         ? [['', paint('red', `those of ${plain(lastGoodAt)}, because the config file is broken`)] satisfies Row]
         : []),
@@ -268,6 +270,10 @@ const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function namesIn(list: unknown): readonly string[] {
+  return Array.isArray(list) ? list.map((name) => plain(String(name))) : [];
 }
 
 /** Returns a list of texts as one text, and any other value as it is. */

@@ -58,6 +58,7 @@ test('a start without keys says what all clients share, and one with keys does n
   };
   assert.equal(await sharedBy({}), '1000');
   assert.equal(await sharedBy({ limits: { sessionsPerPrincipal: 7 } }), '7');
+  assert.equal(await sharedBy({ limits: { sessions: 5 } }), '5');
   assert.equal(await sharedBy({ auth: { apiKeys: [{ name: 'a', sha256: 'a'.repeat(64) }] } }), undefined);
 });
 

@@ -253,3 +253,17 @@ test('a list of texts is a part of its line', () => {
     '! changed settings: changes ~ a: 1 → 2; ~ b: 3 → 4\nweb: an upstream needs further scopes: scopes read\n',
   );
 });
+
+// N-10
+test('the banner says which upstreams start at once, and which later', () => {
+  const startOf = (upstreams: readonly string[], eager: readonly string[]) => {
+    const lines = shown((log) => log.info({ version: '1', url: 'http://x', upstreams, eager }, 'listening')).split(
+      '\n',
+    );
+    return lines.flatMap((line) => /each starts.*/.exec(line) ?? []);
+  };
+  assert.deepEqual(startOf(['a', 'b'], []), ['each starts when a client first needs it']);
+  assert.deepEqual(startOf(['a', 'b'], ['b']), ['each starts when a client first needs it; at the start b']);
+  assert.deepEqual(startOf(['a', 'b'], ['a', 'b']), []);
+  assert.deepEqual(startOf([], []), []);
+});
