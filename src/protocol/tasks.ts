@@ -57,12 +57,17 @@ export function withoutTaskSupport(tool: RawObject): RawObject {
   return tool.with('execution', kept.size === 0 ? undefined : kept.toString());
 }
 
+/** Returns the state of a task as the answer to its call has it. The members that depend on the status are for `tasks/get`. */
+export function createdState(task: RawObject): RawObject {
+  return task.without(['inputRequests', 'requestState', 'result', 'error']);
+}
+
 /**
  * Translates the state of a 2025-11-25 task to the extension. The caller adds the members that depend on the status
  * (result, error, input requests).
  */
 export function upgradeTask(task: RawObject): RawObject {
-  return task
+  return createdState(task)
     .with('ttl', undefined)
     .with('pollInterval', undefined)
     .with('ttlMs', task.raw('ttl') ?? 'null')

@@ -1,10 +1,10 @@
 import { memberOf } from '../../json/record.ts';
 import { GatewayError } from '../../errors.ts';
-import { RawObject } from '../../json/json.ts';
-import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
+import type { RawObject } from '../../json/json.ts';
+import { type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
 import type { Answer, parsed, RpcError } from '../../protocol/jsonrpc.ts';
-import { canBeAsked, capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { Exchange } from '../exchange/exchange.ts';
+import { assertComplete } from '../forward/result-translator.ts';
 
 /** A URL that the user must open before a legacy upstream makes the call. */
 export interface UrlElicitation {
@@ -23,36 +23,6 @@ export type ParsedAnswer = ReturnType<typeof parsed> | Extract<Answer, { kind: '
 
 export function isAnswer(outcome: CallOutcome): outcome is Answer {
   return outcome.kind === 'result' || outcome.kind === 'error';
-}
-
-/** @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for this question. */
-function assertDeclared(
-  upstream: string,
-  { client }: Exchange,
-  { method, params = RawObject.EMPTY }: InputRequest,
-): void {
-  if (canBeAsked(client.clientCapabilities, method, params)) return;
-  const requiredCapabilities = capabilitiesNeededFor(method, params);
-  if (requiredCapabilities === undefined) {
-    const message = `upstream "${upstream}" asks for ${method}, which no client can be asked for`;
-    throw new GatewayError('upstream-protocol', { upstream, message });
-  }
-  throw new GatewayError('missing-capability', {
-    upstream,
-    executed: 'unknown',
-    message: `upstream "${upstream}" asks for ${method}`,
-    data: { requiredCapabilities },
-  });
-}
-
-/**
- * Returns the outcome with an upstream's questions for a modern client.
- *
- * @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for one of them.
- */
-export function inputRequired(upstream: string, exchange: Exchange, asked: InputRequired): CallOutcome {
-  for (const request of asked.inputRequests) assertDeclared(upstream, exchange, request);
-  return { kind: 'input-required', inputRequired: asked };
 }
 
 /**
@@ -97,28 +67,13 @@ type IncompleteResult =
  */
 export function readIncomplete(
   upstream: string,
-  { request, client }: Exchange,
+  { request: { method }, client }: Exchange,
   result: RawObject,
 ): IncompleteResult | undefined {
-  const { method } = request;
   const reading = readResult(result);
-  const broken = (why: string) =>
-    new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" answered with ${why}` });
-  switch (reading.kind) {
-    case 'complete':
-    case 'absent':
-      return undefined;
-    case 'input-required':
-      if (!mayRequireInput(method)) throw broken(`questions, which ${method} may not be answered with`);
-      return reading;
-    case 'task':
-      if (method !== 'tools/call' || client.dialect.taskRole(client.caller.capabilities) === 'none') {
-        throw broken('a task, which nobody asked for');
-      }
-      return { kind: 'task', state: reading.result };
-    case 'unknown':
-      throw broken(`a result of type ${reading.resultType}, which nobody declared`);
-    case 'malformed':
-      throw broken(`a result that ${reading.why}`);
-  }
+  if (reading.kind === 'input-required' && mayRequireInput(method)) return reading;
+  const mayCreateTask = method === 'tools/call' && client.dialect.taskRole(client.caller.capabilities) !== 'none';
+  if (reading.kind === 'task' && mayCreateTask) return { kind: 'task', state: reading.result };
+  assertComplete(upstream, method, reading);
+  return undefined;
 }

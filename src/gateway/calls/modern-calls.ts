@@ -19,7 +19,7 @@ import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { CallAnswers } from './call-answers.ts';
 import { assertAllowed, type CallJudgeParts } from './call-judge.ts';
-import { type CallOutcome, inputRequired, type ParsedAnswer, readIncomplete } from './call-outcome.ts';
+import { type CallOutcome, type ParsedAnswer, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface ModernCallsParts extends CallJudgeParts {
@@ -74,7 +74,7 @@ export class ModernCalls {
         return await taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
       }
       const { asked } = incomplete;
-      if (exchange.client.dialect.asksInAnswers) return inputRequired(upstream.id, exchange, asked);
+      if (exchange.client.dialect.asksInAnswers) return { kind: 'input-required', inputRequired: asked };
       const retry = await this.#collectInput(exchange, upstream, asked);
       if (!('requestState' in retry)) return retry;
       sent = withRetry(params, retry);

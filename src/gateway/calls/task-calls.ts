@@ -7,7 +7,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
-import { requiresTask, supportsToolTasks } from '../../protocol/tasks.ts';
+import { createdState, requiresTask, supportsToolTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -131,7 +131,7 @@ export class TaskCalls {
     }
     // Any connection to a remote upstream reaches its tasks.
     if (upstream.isProcess) hold(site, state, taskExchange(client.caller, holder, exchange.view), onLimit);
-    const named = state.with('taskId', JSON.stringify(await this.#seal(exchange, site)));
+    const named = createdState(state).with('taskId', JSON.stringify(await this.#seal(exchange, site)));
     return translator.toClient(exchange, from, { kind: 'result', result: named.toString() });
   }
 

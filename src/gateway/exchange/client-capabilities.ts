@@ -2,9 +2,13 @@ import { createHash } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
+import type { InputRequest } from '../../protocol/input-required.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { RevisionFeatures } from '../../protocol/revisions.ts';
 import { usesTools } from '../../protocol/sampling.ts';
+
+/** A question of an upstream to a client. */
+export type Question = Pick<InputRequest, 'method' | 'params'>;
 
 /** The client capabilities that the gateway can forward. It cannot forward `experimental`. */
 const FORWARDED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
@@ -90,6 +94,28 @@ export function declaresAll(declared: RawObject, wanted: unknown): boolean {
 export function canBeAsked(clientCapabilities: RawObject, method: string, params: RawObject): boolean {
   const needed = capabilitiesNeededFor(method, params);
   return needed !== undefined && declaresAll(clientCapabilities, needed);
+}
+
+/**
+ * Throws if a client with these capabilities cannot be asked one of the questions in an answer to its request.
+ *
+ * @throws {GatewayError} `missing-capability`; `upstream-protocol` if no client can be asked it.
+ */
+export function assertDeclared(upstream: string, clientCapabilities: RawObject, questions: readonly Question[]): void {
+  for (const { method, params = RawObject.EMPTY } of questions) {
+    if (canBeAsked(clientCapabilities, method, params)) continue;
+    const requiredCapabilities = capabilitiesNeededFor(method, params);
+    if (requiredCapabilities === undefined) {
+      const message = `upstream "${upstream}" asks for ${method}, which no client can be asked for`;
+      throw new GatewayError('upstream-protocol', { upstream, message });
+    }
+    throw new GatewayError('missing-capability', {
+      upstream,
+      executed: 'unknown',
+      message: `upstream "${upstream}" asks for ${method}`,
+      data: { requiredCapabilities },
+    });
+  }
 }
 
 /** Returns the code with which a client refuses a server request: it lacks the method, or only a part of it. */

@@ -7,6 +7,7 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import { boundedCompletion } from '../../protocol/completion.ts';
+import type { ResultReading } from '../../protocol/input-required.ts';
 import { type Answer, errorAnswer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
 import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
@@ -280,4 +281,27 @@ function elicitationsToClient(
     return shown;
   });
   return { ...data, elicitations: mapped };
+}
+
+/**
+ * Throws unless a result of a modern upstream is complete: it must not ask, since nobody would judge the questions.
+ *
+ * @throws {GatewayError} `upstream-protocol`
+ */
+export function assertComplete(upstream: string, method: string, reading: ResultReading): void {
+  const broken = (why: string) =>
+    new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" answered with ${why}` });
+  switch (reading.kind) {
+    case 'complete':
+    case 'absent':
+      return;
+    case 'input-required':
+      throw broken(`questions, which ${method} may not be answered with`);
+    case 'task':
+      throw broken('a task, which nobody asked for');
+    case 'unknown':
+      throw broken(`a result of type ${reading.resultType}, which nobody declared`);
+    case 'malformed':
+      throw broken(`a result that ${reading.why}`);
+  }
 }

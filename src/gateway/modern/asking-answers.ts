@@ -73,7 +73,7 @@ export class AskingAnswers {
   ): Promise<Answer> {
     const { client, request, view } = exchange;
     const { sealer, questionPolicy, translator } = this.#parts;
-    questionPolicy.assertAllowed(upstream, requests, state.kind === 'pages');
+    questionPolicy.assertAskable(client, upstream, requests, state.kind === 'pages');
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     if (sealed.length > LIMITS.handleChars) {
       this.#parts.onLimit('handleChars');

@@ -5,9 +5,9 @@ import { upstreamIn, type View, type ViewUpstream, viewWith } from '../../catalo
 import type { ClientFeature, UpstreamConfig } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import type { InputRequest } from '../../protocol/input-required.ts';
 import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { assertDeclared, type Question } from '../exchange/client-capabilities.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { SamplingBudget } from './sampling-budget.ts';
 import { labelled } from './question-labels.ts';
@@ -67,8 +67,6 @@ function nameOf(task: string, key: string): string {
   return hash('sha256', JSON.stringify([task, key]));
 }
 
-type Question = Pick<InputRequest, 'method' | 'params'>;
-
 /** Decides which questions of upstreams reach clients, and with which parameters. Counts what it refuses or changes. */
 export class QuestionPolicy {
   readonly #parts: QuestionPolicyParts;
@@ -111,6 +109,16 @@ export class QuestionPolicy {
       const reason = this.refusal(upstream, method, params, arePages);
       if (reason !== undefined) throw notAllowed(upstream, reason);
     }
+  }
+
+  /**
+   * Throws if one of the questions in an answer must not reach the client, or its request does not declare it.
+   *
+   * @throws {GatewayError} `missing-capability`, `upstream-protocol`
+   */
+  assertAskable(client: Client, upstream: string, questions: readonly Question[], arePages = false): void {
+    this.assertAllowed(upstream, questions, arePages);
+    assertDeclared(upstream, client.clientCapabilities, questions);
   }
 
   /**

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { failureOfRetry, GatewayError } from '../../errors.ts';
-import { readRequests } from '../../protocol/input-required.ts';
+import { readRequests, readResult } from '../../protocol/input-required.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach, KeptSet } from '../../json/kept-text.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { pollIntervalMs } from '../../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import { toolFailure } from '../forward/result-translator.ts';
+import { assertComplete, toolFailure } from '../forward/result-translator.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -85,6 +85,7 @@ export class TaskDriver {
       if (step.kind === 'end') {
         // The error is the upstream's, though it came in a result: its data may look like that of the gateway.
         if (step.answer.kind === 'error') exchange.outcome = { answer: step.answer, error: 'rpc_error' };
+        else assertComplete(site.upstream.id, 'a task', readResult(RawObject.parse(step.answer.result)));
         return step.answer;
       }
       if (step.kind === 'fetch') {

@@ -5,7 +5,7 @@ import { answerOf, GatewayError } from '../../errors.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import { findHiddenQuestion, inputRequestsText, readRequests } from '../../protocol/input-required.ts';
+import { findHiddenQuestion, inputRequestsText, readRequests, readResult } from '../../protocol/input-required.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { lookalike } from '../../protocol/member-names.ts';
 import type { Item } from '../../policy/decide.ts';
@@ -22,7 +22,7 @@ import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Owners } from '../exchange/owners.ts';
 import type { Elsewhere } from '../front/front.ts';
-import type { ResultTranslator, UpstreamResult } from '../forward/result-translator.ts';
+import { assertComplete, type ResultTranslator, type UpstreamResult } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
@@ -225,6 +225,9 @@ export class Tasks {
       throw thrown;
     });
     if (sent.kind === 'error') onNotUpdated?.();
+    else if (request.method !== 'tasks/get') {
+      assertComplete(from.upstream, request.method, readResult(RawObject.parse(sent.result)));
+    }
     const answer = translator.toClient(exchange, from, sent);
     if (answer.kind === 'result' && request.method === 'tasks/cancel') release(task);
     if (request.method !== 'tasks/get') return withId(answer, task);
@@ -242,7 +245,16 @@ export class Tasks {
   #outcomeToClient({ client, request }: OpenExchange, from: UpstreamResult, state: RawObject): RawObject {
     const { translator } = this.#parts;
     const result = state.object('result');
-    if (result !== undefined) return state.with('result', translator.stamp(result).toString());
+    if (result !== undefined) {
+      const reading = readResult(result);
+      const outcome = answerOf(() => {
+        assertComplete(from.upstream, 'a task', reading);
+        return { kind: 'result', result: translator.stamp(result).toString() };
+      });
+      if (outcome.kind === 'result') return state.with('result', outcome.result);
+      const failed = state.with('status', '"failed"').with('result', undefined);
+      return failed.with('error', JSON.stringify(outcome.error));
+    }
     if (state.string('status') !== 'failed') return state;
     const error = taskError(state);
     const call = { ...request, method: 'tools/call', params: undefined };
@@ -353,7 +365,7 @@ function stateToClient(
   if (requests === undefined || requests === 'null') return translated;
   const read = readRequests(requests);
   if (read === undefined) return notAsked(translated.with('inputRequests', undefined), 'its questions are malformed');
-  policy.assertAllowed(viewed.id, read);
+  policy.assertAskable(client, viewed.id, read);
   const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one, undefined) }));
   const refusals = questions.map((one) => policy.takeTokens(client, viewed.id, [one], { task, key: one.key }));
   const asked = translated.with(

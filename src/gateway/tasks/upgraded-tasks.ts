@@ -8,6 +8,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, isUnknownTask, upgradeCreatedTask, upgradeTask } from '../../protocol/tasks.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
+import { assertDeclared } from '../exchange/client-capabilities.ts';
 import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -121,7 +122,9 @@ export class UpgradedTasks {
       this.#result(running, site).catch(() => undefined);
       await resultWithin(running.rounds.nextQuestions(), ASK_MS);
     }
-    return this.#unfinished(upgraded, running.rounds.openQuestions());
+    const questions = running.rounds.openQuestions();
+    assertDeclared(site.upstream.id, exchange.client.clientCapabilities, questions);
+    return this.#unfinished(upgraded, questions);
   }
 
   #unfinished(upgraded: RawObject, questions: readonly InputRequest[]): Answer {

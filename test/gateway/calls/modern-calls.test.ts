@@ -42,8 +42,7 @@ test('questions end the call of a modern client, which is not asked meanwhile', 
   assert.ok(outcome.kind === 'input-required');
   const { inputRequests, requestState } = outcome.inputRequired;
   assert.deepEqual([inputRequests.map(({ key }) => key), requestState, stream.messages], [['name'], '"s"', []]);
-  assert.equal(await endOf(begin(at.group().client).answer()), 'missing-capability unknown');
-  assert.equal(sentCalls(memory).length, 2);
+  assert.equal(sentCalls(memory).length, 1);
 });
 
 test('a session that cannot be asked gets a failed tool, or an error of a prompt', TIMEOUT, async () => {

@@ -53,7 +53,7 @@ test('questions in the state of a task name their upstream and are answered', TI
   const { memory, tasks } = extensionUpstream();
   const other = extensionUpstream().memory;
   await using gateway = await testCore({ up: { memory, era: 'modern' }, other: { memory: other, era: 'modern' } });
-  const client = new ModernClient(gateway, KNOWS);
+  const client = new ModernClient(gateway, { ...KNOWS, elicitation: {} });
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
   Object.assign(tasks[0] ?? {}, { status: 'input_required', inputRequests: { k: ask } });
