@@ -25,8 +25,6 @@ export class EndedCalls {
   readonly #bytesOf = new Map<string, number>();
   readonly #onLimit: (limit: LimitName) => void;
   #bytes = 0;
-  /** The time until which an answer would be kept that was removed for another one. */
-  #cutUntilMs = -Infinity;
 
   constructor(onLimit: (limit: LimitName) => void) {
     this.#onLimit = onLimit;
@@ -56,11 +54,6 @@ export class EndedCalls {
     return call !== undefined && nowMs < call.untilMs ? call.end : undefined;
   }
 
-  /** Returns whether the answer of a call that ended lately may be missing. */
-  mayLack(nowMs: number): boolean {
-    return nowMs < this.#cutUntilMs;
-  }
-
   removeExpired(nowMs: number): void {
     for (const [id, call] of this.#calls) {
       if (nowMs < call.untilMs) return;
@@ -73,7 +66,6 @@ export class EndedCalls {
     this.#onLimit(limit);
     for (const [id, call] of this.#calls) {
       if (!isConcerned(call)) continue;
-      this.#cutUntilMs = Math.max(this.#cutUntilMs, call.untilMs);
       this.#remove(id, call);
       return;
     }

@@ -39,7 +39,7 @@ interface ParkedCall {
   round: number;
   /** The last answered round, and what followed it, so that a repeated retry gets the same answer. */
   answered: { readonly round: number; readonly outcome: Promise<Answer> } | undefined;
-  /** True if the client did not retry in time, so that its questions were cancelled. */
+  /** True if the client has not retried in time, so that its questions were cancelled. */
   isAbandoned: boolean;
   /** The time when the call expires; monotonic ms. Infinite while a request of the client waits for it. */
   dueMs: number;
@@ -89,10 +89,6 @@ function counterOf(principal: string): string {
 function tooMany(upstream: string, calls: string, rest?: string): GatewayError {
   const message = `${calls} wait for answers already${rest === undefined ? '' : `, and ${rest}`}`;
   return new GatewayError('overloaded', { upstream, executed: 'unknown', retryable: false, message });
-}
-
-function callIsOver(): GatewayError {
-  return new GatewayError('invalid-state', { message: 'the call is over; make it again' });
 }
 
 /** Returns the answer that has ended the call of an exchange, with whose error it is. */
@@ -208,7 +204,6 @@ export class ParkedCalls {
   resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> | undefined {
     const call = this.#calls.get(state.park);
     if (call === undefined) return undefined;
-    if (call.isAbandoned) throw callIsOver();
     if (state.round === call.answered?.round) {
       if (state.round === call.round) attach(call.exchange, call.rounds);
       return call.answered.outcome;
@@ -221,6 +216,8 @@ export class ParkedCalls {
     call.wait?.end(endOfStep(call.upstream));
     attach(call.exchange, call.rounds);
     call.dueMs = Infinity;
+    // The questions of an abandoned call are closed, and it goes on without the answers.
+    call.isAbandoned = false;
     call.rounds.answer(responses);
     const outcome = this.#next(call);
     call.answered = { round: state.round, outcome };
@@ -263,8 +260,8 @@ export class ParkedCalls {
     if (this.#calls.delete(call.id)) {
       this.#ended.add(call.id, call.principal, endIn(call.exchange, answer), performance.now());
     }
-    // Has no effect if the client has come back.
-    call.wait?.end(endOfStep(call.upstream, call.isAbandoned ? 'client-timeout' : 'cancelled'));
+    // Has no effect if the client has come back, or has not in time.
+    call.wait?.end(endOfStep(call.upstream, 'cancelled'));
     this.#parts.gauge.remove();
     this.#leave(call.upstream, call.principal);
     this.#parts.counters?.release(counterOf(call.principal));
@@ -287,8 +284,7 @@ export class ParkedCalls {
    * Returns the kept end of a call that does not run here any more.
    *
    * @param lostUpstream the upstream of a call whose process is gone; undefined for a call of this process.
-   * @throws {GatewayError} `outcome-unknown` if a process that is gone or stops may have cancelled it, or if its answer is not kept any more; else
-   *   `invalid-state`.
+   * @throws {GatewayError} `outcome-unknown` if a process that is gone or stops may have cancelled it, or if its answer is not kept any more.
    */
   async endOf(park: string, lostUpstream?: string): Promise<ReadAnswer> {
     const ended = this.#ended.find(park, performance.now());
@@ -297,7 +293,6 @@ export class ParkedCalls {
     const stored = text === undefined ? undefined : readAnswer(jsonOf(text));
     if (stored !== undefined) return stored;
     if (lostUpstream === undefined && !this.#isClosed) {
-      if (!this.#ended.mayLack(performance.now())) throw callIsOver();
       const message = 'the answer of this call is not kept any more; check what the call did before you make it again';
       throw new GatewayError('outcome-unknown', { message });
     }
@@ -327,6 +322,7 @@ export class ParkedCalls {
     call.dueMs = performance.now() + GRACE_MS;
     if (call.isAbandoned) call.exchange.cancel('the client did not come back');
     call.isAbandoned = true;
+    call.wait?.end(endOfStep(call.upstream, 'client-timeout'));
     call.rounds.cancelAll('the client did not come back');
   }
 
