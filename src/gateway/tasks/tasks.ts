@@ -87,7 +87,7 @@ export class Tasks {
   /**
    * Answers a request, unless another process has its task.
    *
-   * @param isOwn whether the gateway makes the request for itself, so that no external decision is needed.
+   * @param isOwn whether the gateway makes the request for itself, so that it needs no external decision and no record.
    * @throws {GatewayError} `method-not-found`, `missing-capability`, `unknown-task`, or the failure of the request to the
    *   upstream.
    */
@@ -110,7 +110,7 @@ export class Tasks {
     const asking = isOwn ? undefined : this.askAbout(client, request, address, exchange);
     if (asking !== undefined) await asking;
     exchange.taskUpstream = address.upstream;
-    if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
+    if (audit !== undefined && !isOwn) await audit.begin(request, client.caller, address.upstream);
     const creator = this.creatorOf(holder, address);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
     const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
+import { openTestAudit } from '../../support/audit.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import type { MemoryUpstream } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
@@ -70,6 +71,28 @@ test('a listener of a task gets its changes in the form of tasks/get', TIMEOUT, 
   assert.ok(!JSON.stringify(notification).includes(SECRET));
   listening.call.close();
   assert.ok((await listening.reply).result !== undefined);
+});
+
+// SEC-44
+test('a listener of a task makes no records of requests that it has not sent', TIMEOUT, async () => {
+  await using audit = await openTestAudit({ required: true });
+  {
+    const { memory, tasks } = extensionUpstream();
+    await using gateway = await testCore({ up: { memory, era: 'modern' } }, {}, undefined, audit.trail);
+    const client = new ModernClient(gateway, KNOWS);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    const listening = listen(client, [taskId]);
+    await listening.next();
+    changed(memory, { taskId: tasks[0]?.id, status: 'working' });
+    assert.equal((await listening.next())['status'], 'working');
+    listening.call.close();
+    await listening.reply;
+  }
+  const records = await audit.records();
+  assert.deepEqual(
+    records.filter(({ method }) => method === 'tasks/get'),
+    [],
+  );
 });
 
 test('the states of a task come in the order of its changes, and the last one last', TIMEOUT, async () => {
