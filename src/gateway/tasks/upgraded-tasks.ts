@@ -6,7 +6,7 @@ import { RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, isUnknownTask, upgradeCreatedTask, upgradeTask } from '../../protocol/tasks.ts';
-import { resultWithin } from '../../deadline.ts';
+import { resultOrLate, resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import { assertDeclared } from '../exchange/client-capabilities.ts';
 import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
@@ -37,6 +37,8 @@ interface RunningTask {
   /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
   timer: NodeJS.Timeout | undefined;
+  /** The polls that have shown the client a state. */
+  polls: number;
   /** The link whose close is awaited: that of the last `tasks/get`. */
   link: Link;
   /** The link that is kept open for the task: that of the last `tasks/get` with a state. */
@@ -111,7 +113,7 @@ export class UpgradedTasks {
     }
     if (status === 'cancelled') return this.#finish(running, site, upgraded, undefined);
     if (isTerminal(status)) {
-      const outcome = await exchange.unlessCancelled(this.#result(running, site));
+      const outcome = await exchange.unlessCancelled(this.#resultInTime(running, site));
       return this.#finish(running, site, upgraded, outcome);
     }
     // It may have ended meanwhile.
@@ -124,6 +126,8 @@ export class UpgradedTasks {
     }
     const questions = running.rounds.openQuestions();
     assertDeclared(site.upstream.id, exchange.client.clientCapabilities, questions);
+    // The upstream waits as long as the client polls.
+    running.rounds.reportProgress(RawObject.of({ progress: ++running.polls, message: 'waiting for the client' }));
     return this.#unfinished(upgraded, questions);
   }
 
@@ -207,6 +211,16 @@ export class UpgradedTasks {
     return running.result;
   }
 
+  /** Returns the result of a task that has ended. @throws {GatewayError} `upstream-timeout`: the next poll waits for the same request. */
+  #resultInTime(running: RunningTask, site: UpgradedSite): Promise<Answer> {
+    const { id, config } = site.upstream;
+    const { callMs } = config.timeouts;
+    return resultOrLate(this.#result(running, site), callMs, () => {
+      const message = `upstream "${id}" did not answer tasks/result within ${callMs / 1000} s (timeouts.call)`;
+      return new GatewayError('upstream-timeout', { upstream: id, executed: 'unknown', message });
+    });
+  }
+
   #find(site: UpgradedSite): RunningTask | undefined {
     const running = this.#running.get(keyOf(site));
     return running?.exchange.holder === site.holder ? running : undefined;
@@ -225,6 +239,7 @@ export class UpgradedTasks {
       rounds,
       result: undefined,
       timer: undefined,
+      polls: 0,
       link: site.link,
       held: undefined,
       forgetLink: () => undefined,

@@ -7,6 +7,7 @@ import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import type { MemoryUpstream, Peer } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { coreTaskUpstream, SECRET, type TaskUpstream } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -332,6 +333,44 @@ test('a task whose process has died takes no question of a later one', TIMEOUT, 
   // The process that has taken its place knows the task.
   const found = await client.result('tasks/get', { taskId: lost['taskId'] });
   assert.equal(found['taskId'], lost['taskId']);
+});
+
+test('a task that has ended and whose result does not come fails the poll alone', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const { memory, tasks } = coreTaskUpstream((task) => void (task.status = 'completed'));
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const { error } = await time.passUntil(client.request('tasks/get', { taskId }).reply, 1_000);
+  assert.partialDeepStrictEqual(error?.data, { code: 'upstream-timeout', executed: 'unknown' });
+  const [task] = tasks;
+  Object.assign(task ?? {}, { result: { content: [] } });
+  task?.flush();
+  const ended = await client.result('tasks/get', { taskId });
+  assert.deepEqual([ended['status'], memory.requests('tasks/result').length], ['completed', 1]);
+});
+
+// X-024
+test('the question of a task that is polled gets increasing progress', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((task, peer) => {
+    task.status = 'input_required';
+    peer.send(`${ASK}${JSON.stringify({ ...QUESTION, _meta: { progressToken: 'mine' } })}}`);
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  for (let polls = 0; polls < 3; polls++) await client.result('tasks/get', { taskId });
+  const reported = await memory.until(() => {
+    const received = memory.peers.flatMap((peer) => peer.received);
+    const sent = received.flatMap((one) =>
+      one.kind === 'notification' && one.method === 'notifications/progress' ? [one.params] : [],
+    );
+    return sent.length === 3 ? sent : undefined;
+  });
+  assert.deepEqual(
+    reported.map((params) => [params?.string('progressToken'), params?.raw('progress')]),
+    [1, 2, 3].map((progress) => ['mine', String(progress)]),
+  );
 });
 
 // X-038
