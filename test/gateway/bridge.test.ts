@@ -300,6 +300,20 @@ suite('the requestState of an upstream', () => {
     assert.deepEqual(states, { a: [undefined, 'of a "\u00fc\\u0041'], b: [] });
   });
 
+  // X-014
+  test('is not what a legacy client sends under this name', TIMEOUT, async () => {
+    await using up = await upstream({ request: asking({ q: FORM }) });
+    await using gateway = await testCore({ up: up.config });
+    const client = await gateway.connect();
+    await client.request('tools/call', {
+      ...CALL,
+      requestState: 'of bob',
+      inputResponses: { q: { action: 'accept' } },
+    });
+    const [first] = up.requests('tools/call');
+    assert.ok(first !== undefined && !('requestState' in first.params) && !('inputResponses' in first.params));
+  });
+
   // X-004
   test('is absent from the retry if the upstream gave none', TIMEOUT, async () => {
     await using up = await upstream({

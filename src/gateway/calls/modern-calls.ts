@@ -4,7 +4,7 @@ import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
-import { type InputRequired, type Retry, withRetry } from '../../protocol/input-required.ts';
+import { type InputRequired, type Retry, withoutRetry, withRetry } from '../../protocol/input-required.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
@@ -43,7 +43,9 @@ export class ModernCalls {
 
   /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */
   async call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
-    const { params, source: listed } = to;
+    const { source: listed } = to;
+    // Before 2026-07-28 there are no retries: such members of a session's request are of no meaning, and nobody has judged them.
+    const params = exchange.client.dialect.asksInAnswers ? to.params : withoutRetry(to.params);
     const { resourceCache, callAnswers, taskCalls } = this.#parts;
     // The cache of a replaced upstream belongs to the one that has taken its place.
     const isKept = exchange.request.method === 'resources/read' && !upstream.isRetired;

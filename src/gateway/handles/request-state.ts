@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { orderedText } from '../../json/ordered.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from '../front/caller.ts';
 import type { Sealer } from './sealer.ts';
@@ -29,19 +30,11 @@ export type RequestState =
 function claimOf({ principal, view }: Caller, { method, params }: Request): string {
   const bare = (params ?? RawObject.EMPTY).with('inputResponses', undefined).with('requestState', undefined);
   const salient = bare.with('_meta', undefined).toString();
-  // Parsed, since a client may write equal parameters with different spelling.
-  const text = canonical(JSON.parse(salient));
+  // A client may write equal parameters in another order. Numbers are compared as texts: others would be equal as doubles.
+  const text = orderedText(salient);
   return createHash('sha256')
     .update(JSON.stringify([principal.key, view, method, text]))
     .digest('base64url');
-}
-
-/** Returns JSON text with sorted members: equal for equal values. */
-function canonical(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  const entries = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
 }
 
 /**
