@@ -10,6 +10,7 @@ import { firstKeyHash } from '../../src/store/disk/first-key.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { runCli } from '../support/cli.ts';
 import { startGateway } from '../support/gateway.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { MAIN } from '../support/program.ts';
 
 let dir = '';
@@ -155,7 +156,11 @@ test('a command that opens no port makes no first key', { timeout: 120_000 }, as
 
   await writeFile(join(dir, 'file'), '');
   await configure(join(dir, 'file', 'state'));
-  const served = spawnSync(process.execPath, [MAIN, 'stdio', '--config', file], { env, input: '', timeout: 20_000 });
+  const served = spawnSync(process.execPath, [MAIN, 'stdio', '--config', file], {
+    env,
+    input: '',
+    timeout: PATIENCE_MS,
+  });
   assert.equal(served.status, 0, String(served.stderr));
   assert.doesNotMatch(String(served.stderr), /No API key/);
 });

@@ -231,7 +231,7 @@ function asksFirst({ client }: OpenExchange, answer: Answer): boolean {
   if (answer.kind !== 'error') return false;
   const { code } = answer.error;
   // Servers before 2026-07-28 use the first code as they like.
-  return code === RPC.urlElicitationRequired || (code === RPC.missingCapability && client.dialect.era === 'modern');
+  return code === RPC.urlElicitationRequired || (code === RPC.missingCapability && client.dialect.asksInAnswers);
 }
 
 function unknown(upstream: string, why: string): GatewayError {
