@@ -267,36 +267,28 @@ function toMessage(envelope: RawObject): Message {
   return parsedResult === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, parsedResult };
 }
 
+/** @param id that of the request that the text answers, `null` if it is unknown. */
 function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   if (thrown instanceof MessageError) return thrown;
   if (thrown instanceof JsonTextError && thrown.refused !== undefined) {
-    return new MessageError(RPC.invalidRequest, `refused: ${thrown.message}`, id, thrown.refused);
+    return new MessageError(RPC.invalidRequest, `refused: ${thrown.message}`, id, thrown.refused, id !== 'null');
   }
-  if (isMalformed(thrown)) return new MessageError(RPC.parseError, `not JSON: ${thrown.message}`, id);
+  if (isMalformed(thrown)) {
+    return new MessageError(RPC.parseError, `not JSON: ${thrown.message}`, id, undefined, id !== 'null');
+  }
   throw thrown;
-}
-
-/** Returns the key of the id of a message that was refused for the content of its strings. Returns `null` if it cannot be read. */
-function idOf(text: string): Id {
-  try {
-    const id = RawObject.parse(text).raw('id');
-    return id === undefined ? 'null' : (keyOf(id) ?? 'null');
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    return thrown.refused === 'jsonDepth' ? idOfDeepResponse(text) : 'null';
-  }
 }
 
 const BACKSLASH = 0x5c;
 
-/** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids. */
-const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*(\d{1,16})[\t\n\r ]*[,}]/y;
+/** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids, in any form that peers send back. */
+const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*("?)(\d{1,16})(?:\.0)?\1[\t\n\r ]*[,}]/y;
 
 /**
- * Returns the id of a response that is nested too deeply, so that its request can fail. Only scans the text, because
- * parsing it would take memory in proportion to its depth.
+ * Returns the id of a response that is no JSON or exceeds a bound, so that its request can fail; `null` for a request. Only scans the
+ * text, because parsing it would take memory in proportion to its depth.
  */
-function idOfDeepResponse(text: string): Id {
+function idOfBrokenResponse(text: string): Id {
   let id: Id | undefined;
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -312,7 +304,7 @@ function idOfDeepResponse(text: string): Id {
     if (name === '"method"') return 'null';
     if (name !== '"id"') continue;
     OWN_ID_VALUE.lastIndex = i + 1;
-    const [, value] = OWN_ID_VALUE.exec(text) ?? [];
+    const [, , value] = OWN_ID_VALUE.exec(text) ?? [];
     if (value === undefined || id !== undefined) return 'null';
     id = value;
   }
@@ -337,7 +329,7 @@ export function parseMessage(text: string, preparsed: Preparsed = 'params'): Mes
   try {
     return toMessage(readObject(text, UPSTREAM_BOUNDS, preparsed));
   } catch (thrown) {
-    throw toMessageError(thrown, thrown instanceof JsonTextError ? idOf(text) : 'null');
+    throw toMessageError(thrown, thrown instanceof JsonTextError ? idOfBrokenResponse(text) : 'null');
   }
 }
 

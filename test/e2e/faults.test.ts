@@ -38,7 +38,7 @@ const OUTCOMES: readonly Outcome[] = [
   { ...BROKEN, way: 'flood', is: 'prints other text endlessly', says: /printed too much that is no message/ },
   { ...LARGE, way: 'giant', is: 'sends a line of 1 GiB', says: /more than 262144 bytes/ },
   { ...LATE, way: 'wrong-id', is: 'answers with other ids', says: /did not answer/ },
-  { ...LATE, way: 'half-json', is: 'sends half an answer', says: /did not answer/ },
+  { ...BROKEN, way: 'half-json', is: 'sends half an answer', says: /not JSON-RPC/ },
   { ...BROKEN, way: 'no-result', is: 'answers with no object', says: /not JSON-RPC/ },
   { way: 'double', is: 'answers three times', answer: 'first', ran: 1 },
   { way: 'junk', is: 'prints other text between messages', answer: 'found', ran: 1 },

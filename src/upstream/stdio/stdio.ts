@@ -112,6 +112,7 @@ class StdioTransport implements Transport {
   readonly #group: ProcessGroup;
   readonly #stdinQueue: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
+  readonly #invalidMessages = new NonProtocolOutput();
   readonly #stderr: StderrLog;
   /** Counts the line that is being received. */
   readonly #received: ReceivedMessage;
@@ -295,24 +296,26 @@ class StdioTransport implements Transport {
   }
 
   #onNonProtocolLine(text: string, error: MessageError): void {
-    const id = sentBackId(error.id);
+    const hasId = !Number.isNaN(sentBackId(error.id));
     // Requests of the upstream have ids too, which can be equal to ours by chance.
-    if (!Number.isNaN(id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
-      this.#failAnswered(error);
-    }
+    if (error.isResponse || (hasId && RawObject.parse(text).raw('method') === undefined)) this.#failAnswered(error);
     this.#addNonProtocolOutput(text, error);
   }
 
   #addNonProtocolOutput(text: string, reason: unknown): void {
     this.#options.onNonProtocolOutput?.();
     if (reason instanceof MessageError && reason.limit !== undefined) this.#options.onLimit?.(reason.limit);
-    const limit = this.#nonProtocolOutput.add(Buffer.byteLength(text), performance.now());
-    if (this.#nonProtocolOutput.windowLines <= LOGGED_LINES) {
-      const level = this.#nonProtocolOutput.windowLines === 1 ? 'warn' : 'debug';
+    // A client can cause invalid messages, and the process may be shared: they slow it down, and do not end it.
+    const isMessage = text.includes('"jsonrpc"');
+    if (isMessage) this.#events.onDropped(undefined);
+    const output = isMessage ? this.#invalidMessages : this.#nonProtocolOutput;
+    const limit = output.add(Buffer.byteLength(text), performance.now());
+    if (output.windowLines <= LOGGED_LINES) {
+      const level = output.windowLines === 1 ? 'warn' : 'debug';
       const why = reason instanceof Error ? reason.message : undefined;
       this.#log[level]({ line: printedLine(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
     }
-    if (limit === undefined) return;
+    if (limit === undefined || isMessage) return;
     this.#options.onLimit?.(limit);
     const event = 'printed too much that is no message on its stdout, and was ended';
     this.#finish(this.#error('upstream-protocol', event), 'at once');

@@ -207,18 +207,24 @@ test('close() leaves no socket, and onClose is called once', LIMIT, async () => 
   );
 });
 
-// N-32
-test('an answer with a broken escape fails its request, and no other', LIMIT, async () => {
-  await using server = await legacy((request, response, events) => {
-    response.writeHead(202).end('Accepted');
-    events.write(event(request.id === 7 ? '{"jsonrpc":"2.0","id":7,"result":{"text":"\\q"}}' : result(request.id)));
+for (const { what, value } of [
+  { what: 'a broken escape', value: '"\\q"' },
+  { what: 'NaN', value: 'NaN' },
+  { what: 'a comma at its end', value: '1,' },
+]) {
+  // N-32
+  test(`an answer with ${what} fails its request, and no other`, LIMIT, async () => {
+    await using server = await legacy((request, response, events) => {
+      response.writeHead(202).end('Accepted');
+      events.write(event(request.id === 7 ? `{"jsonrpc":"2.0","id":7,"result":{"a":${value}}}` : result(request.id)));
+    });
+    await using peer = await connect(server.url, { kind: 'sse' });
+    peer.request(7);
+    peer.request(8);
+    assert.equal((await peer.failure(7)).code, 'upstream-protocol');
+    await peer.answer(8);
   });
-  await using peer = await connect(server.url, { kind: 'sse' });
-  peer.request(7);
-  peer.request(8);
-  assert.equal((await peer.failure(7)).code, 'upstream-protocol');
-  await peer.answer(8);
-});
+}
 
 const BROKEN = '{"jsonrpc":"2.0","id":1,"result":{"text":"\\q"}}';
 

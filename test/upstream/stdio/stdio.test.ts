@@ -129,16 +129,39 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.closings, 0);
   });
 
-  for (const broken of ['\\q', '\u0001']) {
+  for (const broken of ['{"a":"\\q"}}', '{"a":"\u0001"}}', '{"a":NaN}}', '{"a":1,}}', '{"a":"cut']) {
     // N-32
-    test(`an answer with ${JSON.stringify(broken)} in a string fails its request`, LIMIT, async () => {
-      const text = `{"jsonrpc":"2.0","id":7,"result":{"text":"${broken}"}}\n`;
+    test(`an answer with the result ${JSON.stringify(broken)} fails its request`, LIMIT, async () => {
+      const text = `{"jsonrpc":"2.0","id":"7","result":${broken}\n`;
       await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: text } });
       await until(() => stdio.failed.has(7), 'the request failed');
       assert.equal(stdio.failed.get(7)?.code, 'upstream-protocol');
       assert.equal(stdio.closings, 0);
     });
   }
+
+  // R5 N-32
+  test('answers that are refused for a bound fail alone, however large or many', LIMIT, async () => {
+    const reached: string[] = [];
+    await using stdio = await Stdio.server('stdio-echo.ts', { onLimit: (limit) => reached.push(limit) });
+    const deep = `${'['.repeat(LIMITS.jsonDepth + 1)}${']'.repeat(LIMITS.jsonDepth + 1)}`;
+    const members = Array.from({ length: LIMITS.upstreamObjectMembers + 1 }, (_, n) => `"${n}":1`);
+    const results = [
+      `{"a":${deep},"pad":"${'x'.repeat(1_100_000)}"}`,
+      `{"a":[${'1,'.repeat(LIMITS.upstreamMessageValues)}1]}`,
+      `{"a":{${members.join()}}}`,
+      ...Array.from({ length: 150 }, () => `{"a":${deep}}`),
+    ];
+    const lines = results.map((result, at) => `{"jsonrpc":"2.0","id":${1_000 + at},"result":${result}}\n`);
+    const log = `{"method":"notifications/message","params":{"level":"info","data":${results[0]}},"jsonrpc":"2.0"}\n`;
+    await stdio.call('print', { text: [log, ...lines].join('') });
+    await stdio.call('echo');
+    assert.deepEqual(
+      [...stdio.failed.keys()],
+      results.map((_, at) => 1_000 + at),
+    );
+    assert.deepEqual(new Set(reached), new Set(['jsonDepth', 'upstreamMessageValues', 'upstreamObjectMembers']));
+  });
 
   test('an invalid request of the server fails no call of ours', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
