@@ -204,16 +204,19 @@ function withheldResources(
   }
   return {
     withheld,
-    withheldIndex: templates.length === 0 ? undefined : new TemplateIndex(templates, onLimit),
+    withheldIndex: templates.length === 0 ? undefined : new TemplateIndex(templates, onLimit, true),
     refused,
   };
 }
 
-/** Returns whether the lock withholds a resource: its upstream is refused, or only withheld templates match its URI. */
+/**
+ * Returns whether the lock withholds a resource: its upstream is refused, or a withheld template matches its URI, which is not listed itself.
+ * If another template matches too, the server alone knows by which of them it reads the resource.
+ */
 function isWithheld(resources: Resources, upstream: string, uri: string): boolean {
   if (resources.refused.has(upstream)) return true;
-  if (resources.withheldIndex?.find(uri).has(upstream) !== true) return false;
-  return !isListedBy(resources, upstream, uri);
+  if (resources.listed.get(uri)?.includes(upstream) === true) return false;
+  return resources.withheldIndex?.find(uri).has(upstream) === true;
 }
 
 /** Returns whether the lock withholds the resource of a published URI, or of a URI as an upstream of the view lists it. */

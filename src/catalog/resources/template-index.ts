@@ -16,17 +16,21 @@ export class TemplateIndex {
   readonly #entries: readonly Entry[];
 
   readonly #onLimit: (limit: LimitName) => void;
+  readonly #matchesUnknown: boolean;
 
   /**
    * Ignores templates that cannot be parsed.
    *
    * @param onLimit runs when a URI or template is too long, takes too many steps or has too many expressions.
+   * @param matchesUnknown whether a template matches a URI with its literal start that is too long or takes too many steps.
    */
   constructor(
     templates: readonly { readonly upstream: string; readonly template: string }[],
     onLimit: (limit: LimitName) => void = () => {},
+    matchesUnknown = false,
   ) {
     this.#onLimit = onLimit;
+    this.#matchesUnknown = matchesUnknown;
     const entries = new Map<string, Entry>();
     for (const { upstream, template } of templates) {
       const matcher = parseTemplate(template, onLimit);
@@ -46,14 +50,15 @@ export class TemplateIndex {
 
   /**
    * Returns the upstreams with a matching template, in no order. The templates of each upstream share
-   * `LIMITS.templateMatchSteps` steps; templates that need more do not match.
+   * `LIMITS.templateMatchSteps` steps; what is too long or needs more is unknown.
    */
   find(uri: string): ReadonlySet<string> {
     const found = new Set<string>();
     if (this.#entries.length === 0) return found;
-    if (isTooLong(uri)) {
+    const isUnknown = isTooLong(uri);
+    if (isUnknown) {
       this.#onLimit('templateUriBytes');
-      return found;
+      if (!this.#matchesUnknown) return found;
     }
     const allowances = new Map<string, { steps: number }>();
     for (let entry = this.#lastUpTo(uri); entry !== undefined; entry = entry.shorter) {
@@ -63,8 +68,11 @@ export class TemplateIndex {
         const allowance = getOrMake(allowances, upstream, () => ({ steps: LIMITS.templateMatchSteps }));
         if (allowance.steps <= 0) continue;
         allowance.steps -= 1 + (entry.start.length >> 4);
-        if (matchesTemplate(matcher, uri, allowance)) found.add(upstream);
-        else if (allowance.steps <= 0) this.#onLimit('templateMatchSteps');
+        if (isUnknown || matchesTemplate(matcher, uri, allowance)) found.add(upstream);
+        else if (allowance.steps <= 0) {
+          this.#onLimit('templateMatchSteps');
+          if (this.#matchesUnknown) found.add(upstream);
+        }
       }
     }
     return found;

@@ -3,7 +3,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 const SLASH = 0x2f;
 
 interface Step {
-  /** True if the expression's value may contain a `/`. A simple `{x}` is percent-encoded, so it may not. */
+  /** True if the expression's value may contain a `/`. A simple `{x}` is percent-encoded, so it may not; but some servers take `{x*}` for any path. */
   readonly mayContainSlash: boolean;
   /** True if the value may be absent: only with an operator that adds its own separator. */
   readonly isOptional: boolean;
@@ -55,7 +55,8 @@ export function parseTemplate(template: string, onLimit?: (limit: LimitName) => 
     const operator = /^[+#./;?&]/.exec(expression)?.[0];
     const isOptional = operator !== undefined && operator !== '+';
     minChars += literal.length + (isOptional ? 0 : 1);
-    steps.push({ mayContainSlash: operator !== undefined, isOptional, literal });
+    const mayContainSlash = operator !== undefined || expression.includes('*');
+    steps.push({ mayContainSlash, isOptional, literal });
   }
   return { start, steps, minChars };
 }

@@ -16,6 +16,7 @@ const cases = [
   { template: 'file:///{+path}', uri: 'file:///a/b/c.txt', fits: true },
   { template: 'file:///{path}', uri: 'file:///a/b', fits: false },
   { template: 'file://{/path*}', uri: 'file:///a/b', fits: true },
+  { template: 'path://{path*}', uri: 'path://a/b', fits: true },
   { template: 'db://t{?limit,offset}', uri: 'db://t?limit=1', fits: true },
   { template: 'db://t{?limit,offset}', uri: 'db://t', fits: true },
   { template: 'repo://{owner}/{name}@{ref}', uri: 'repo://a/b@c', fits: true },

@@ -8,6 +8,7 @@ import type { UpstreamConfig } from '../../../src/config/values/upstream-config.
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { PrivateLists } from '../../../src/gateway/lists/changes/private-lists.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { openTestAudit } from '../../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
@@ -297,6 +298,8 @@ test('prompts, resources and templates that differ are withheld', TIMEOUT, async
     resourceTemplates: [
       { uriTemplate: 'test://kept/{x}', name: 'a', description: 'A.' },
       { uriTemplate: 'test://new/{x}', name: 'b', description: 'B.' },
+      { uriTemplate: 'test://kept/s{x}', name: 'c', description: 'C.' },
+      { uriTemplate: 'path://{x*}', name: 'd', description: 'D.' },
     ],
   };
   const first = (list: readonly object[]) => list.slice(0, 1);
@@ -323,7 +326,8 @@ test('prompts, resources and templates that differ are withheld', TIMEOUT, async
   for (const uri of ['test://kept', 'test://data', 'test://kept/1']) {
     assert.equal(await isServed('resources/read', { uri: `up+${uri}` }), true, uri);
   }
-  for (const uri of ['test://new', 'test://new/1']) {
+  const long = `path://${'a/'.repeat(LIMITS.templateUriBytes)}`;
+  for (const uri of ['test://new', 'test://new/1', 'test://kept/secret', 'path://a/b', long]) {
     assert.equal(await isServed('resources/read', { uri: `up+${uri}` }), false, uri);
     assert.equal(await isServed('resources/read', { uri }), false, uri);
   }
