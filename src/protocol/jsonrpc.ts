@@ -258,7 +258,8 @@ function toMessage(envelope: RawObject): Message {
   if (result !== undefined && error !== undefined) {
     throw invalidResponse('expected one of "result" and "error"', id);
   }
-  if (id === 'null' && (rawId !== 'null' || result !== undefined)) {
+  // A peer that could not read the id leaves it out in an error, or sends null.
+  if (id === 'null' && ((rawId ?? 'null') !== 'null' || result !== undefined)) {
     throw new MessageError(RPC.invalidRequest, 'a response needs the id of its request');
   }
   if (error !== undefined) return { kind: 'error', id, error: toError(error, id) };

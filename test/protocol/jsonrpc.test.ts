@@ -36,6 +36,7 @@ const kinds: { text: string; kind: Message['kind']; id?: string }[] = [
   { text: '{"result":{},"id":1,"jsonrpc":"2.0","extra":true}', kind: 'result', id: '1' },
   { text: '{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}', kind: 'error', id: '1' },
   { text: '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}', kind: 'error', id: 'null' },
+  { text: '{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}', kind: 'error', id: 'null' },
   { text: ' \n{"jsonrpc":"2.0","method":"x"}\r\n', kind: 'notification' },
 ];
 

@@ -94,13 +94,13 @@ interface GivenSession {
 }
 
 /**
- * Returns the session id of a response; undefined if it has none. A proxy may repeat the header.
+ * Returns the session id of a response; undefined if it has none, or an empty one. A proxy may repeat the header.
  *
  * @returns also what is wrong with an id that cannot be used.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
  */
 export function sessionIdOf({ 'mcp-session-id': header }: ResponseHeaders): GivenSession {
-  const [id, ...others] = new Set([header ?? []].flat());
+  const [id, ...others] = new Set([header ?? []].flat().filter((one) => one !== ''));
   if (id === undefined) return {};
   if (others.length > 0) return { problem: 'gave out several session ids at once' };
   if (id.length > LIMITS.upstreamSessionIdChars) {

@@ -136,7 +136,9 @@ for (const status of [400, 404, 405]) {
 
 const answers = [
   { name: '400 with our id', status: 400, id: 2, code: -32602 },
-  { name: '400 without an id', status: 400, id: null, code: -32602 },
+  { name: '400 and the id null', status: 400, id: null, code: -32602 },
+  { name: '400 without an id', status: 400, id: undefined, code: -32602 },
+  { name: '200 without an id', status: 200, id: undefined, code: -32602 },
   { name: '500 with our id', status: 500, id: 2, code: -32603 },
   { name: '404 that says the method is unknown', status: 404, id: 2, code: -32601 },
   { name: '404 with our id', status: 404, id: 2, code: -32002 },

@@ -250,6 +250,18 @@ test('a session id that is not visible ASCII is refused', LIMIT, async () => {
   assert.equal((await peer.failure(1)).code, 'upstream-protocol');
 });
 
+test('an empty session id is none', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    json(response, result(request.id), { 'Mcp-Session-Id': '' });
+  });
+  await using peer = await connect(server.url);
+  peer.request(1, 'initialize');
+  await peer.answer(1);
+  peer.request(2);
+  await peer.answer(2);
+  assert.equal(server.received.items[1]?.headers['mcp-session-id'], undefined);
+});
+
 test('limit upstreamSessionIdChars: a session id that is too long is refused as such', LIMIT, async () => {
   await using server = await serve((request, response) => {
     json(response, result(request.id), { 'Mcp-Session-Id': 'x'.repeat(LIMITS.upstreamSessionIdChars + 1) });
