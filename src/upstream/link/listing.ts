@@ -86,6 +86,7 @@ async function readList(
   const unreadable: Unreadable[] = [];
   const cursors = new KeptSet();
   let cursor: string | undefined;
+  let before: string | undefined;
   let caching: Caching | undefined;
   const endpoints: string[] = [];
   const leaveOutRest = (limit: LimitName) => {
@@ -113,6 +114,9 @@ async function readList(
     if (era === 'modern') assertComplete(connection.upstream, method, result);
     addNew(endpoints, endpointsOf(result));
     const list = result.raw(member) ?? '[]';
+    // A server that takes an empty cursor for none sends its first page again.
+    if (cursor !== undefined && result.raw('nextCursor') === cursor && list === before) break;
+    before = list;
     // Servers in Go send null for an empty list.
     const isNull = list === 'null';
     if (isNull) unreadable.push({ kind, position: 0, name: method, why: 'the list is null, which counts as empty' });

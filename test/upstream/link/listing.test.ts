@@ -82,6 +82,15 @@ test('a repeated cursor ends the listing', TIMEOUT, async () => {
   assert.equal(requests, 3);
 });
 
+// N-21 M-008
+test('a page that comes again for its own empty cursor counts once', TIMEOUT, async () => {
+  const toolsList = () => ({ tools: [tool('t')], nextCursor: '' });
+  await using upstream = await legacyUpstream({ capabilities: { tools: {} }, answers: { 'tools/list': toolsList } });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  assert.deepEqual(await namesIn(gateway, 'tools'), ['up__t']);
+  assert.deepEqual((await statusOf(gateway)).problems, []);
+});
+
 const STATUS = z.object({
   upstreams: z.tuple([
     z.object({
