@@ -22,6 +22,7 @@ import type { ClientSession, MessageSink, Owner } from '../front/front.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { SessionClient } from './session-client.ts';
 import { WaitingMessages } from './waiting-messages.ts';
+import { sentBackId } from '../../upstream/rpc/request-ids.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
@@ -359,7 +360,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   /** Handles an answer of the client. Returns false if the gateway has not asked this question here. */
-  onResponse(id: Id, answer: Answer): boolean {
+  onResponse(sentBack: Id, answer: Answer): boolean {
+    const id = String(sentBackId(sentBack));
     const question = this.#questions.get(id);
     if (question === undefined) return false;
     this.#questions.delete(id);
@@ -369,7 +371,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /** Handles progress of the client with a question. Returns false if the gateway has not asked it here. */
   onProgress(params: RawObject): boolean {
-    const question = this.#questions.get(idKey(params.raw('progressToken') ?? ''));
+    const question = this.#questions.get(String(sentBackId(params.raw('progressToken'))));
     question?.onProgress(params);
     return question !== undefined;
   }

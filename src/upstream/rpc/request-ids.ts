@@ -39,7 +39,7 @@ export function nextRequestId(): number {
 }
 
 /**
- * Returns the number of an id or token of ours that an upstream sends back; NaN if it cannot be one. Some servers make a text of it.
+ * Returns the number of an id or token of ours that a peer sends back; NaN if it cannot be one. Some peers make a text of it.
  *
  * @param raw its JSON text.
  */

@@ -279,8 +279,9 @@ test('progress of an elicitation has the upstream’s own token', TIMEOUT, async
       if (message.kind !== 'request') return;
       const token = message.params?.object('_meta')?.value('progressToken');
       assert.notEqual(token, 'theirs');
-      client.notify('notifications/progress', { progressToken: token, progress: 1 });
-      client.answer(message.id, { action: 'cancel' });
+      // Some clients make texts of ids.
+      client.notify('notifications/progress', { progressToken: String(token), progress: 1 });
+      client.answer(`"${message.id}"`, { action: 'cancel' });
     },
   });
   await call;
