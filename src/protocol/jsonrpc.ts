@@ -282,7 +282,7 @@ function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
 
 const BACKSLASH = 0x5c;
 
-/** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids, in any form that peers send back. */
+/** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids. Some peers make a text of it. */
 const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*("?)(\d{1,16})(?:\.0)?\1[\t\n\r ]*[,}]/y;
 
 /**
