@@ -239,7 +239,7 @@ function toMessage(envelope: RawObject): Message {
       throw new MessageError(RPC.invalidRequest, 'a message is a request or a response, not both', id);
     }
     const params = envelope.object('params');
-    if (params === undefined && envelope.raw('params') !== undefined) {
+    if (params === undefined && (envelope.raw('params') ?? 'null') !== 'null') {
       throw new MessageError(RPC.invalidRequest, '"params" must be an object', id);
     }
     if (params !== undefined) refuseLookalikes(params, ROUTED, id);
@@ -250,8 +250,11 @@ function toMessage(envelope: RawObject): Message {
     return { kind: 'request', id, method, params };
   }
 
-  const result = envelope.raw('result');
-  const error = envelope.raw('error');
+  // Some peers write the absent one as null.
+  const rawResult = envelope.raw('result');
+  const rawError = envelope.raw('error');
+  const error = rawError === 'null' && rawResult !== undefined ? undefined : rawError;
+  const result = rawResult === 'null' && error !== undefined ? undefined : rawResult;
   if (result === undefined && error === undefined) {
     throw new MessageError(RPC.invalidRequest, 'expected one of "method", "result" and "error"', id);
   }
