@@ -156,7 +156,8 @@ export function extensionUpstream(
       }
       const declared = params?.object('_meta')?.object('io.modelcontextprotocol/clientCapabilities');
       if (declared?.object('extensions')?.raw('io.modelcontextprotocol/tasks') === undefined) {
-        return peer.send(error(request, { code: -32021, message: 'declare tasks' }));
+        const data = { requiredCapabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } } };
+        return peer.send(error(request, { code: -32021, message: 'declare tasks', data }));
       }
       if (method === 'tools/call') {
         const task = newTask(tasks, () => undefined);
