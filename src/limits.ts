@@ -116,7 +116,7 @@ export const LIMITS = {
   statusProcesses: 1_024,
   /** Lists that do not fit on one page: their items, for cursors, and their pages. */
   pagedListsBytes: 192 * MIB,
-  /** Lists of one upstream: those for all clients, and those for clients of certain capabilities or principals. */
+  /** Lists of one upstream for clients of certain capabilities or principals, without those that clients have now. */
   offersPerUpstream: 16,
   /** Ids of sessions of other replicas that were opened before. */
   knownSessionIds: 10_000,

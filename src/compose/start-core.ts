@@ -119,6 +119,7 @@ function createCore(parts: CoreParts): Core {
     }),
   };
   const connections = createConnections(common, {
+    holders: () => clients.holders,
     siblingsOf: (holder) => clients.groups.siblingsOf(holder),
     onReattached: (link) => messages.changedLists.onReattached(link),
     onOpen: (link, holder) => messages.changedLists.onOpen(link, holder),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
@@ -370,4 +371,18 @@ test('200 sessions of one remote upstream keep their connections on the defaults
   const seen = await Promise.all(clients.map(conversation));
   assert.equal(new Set(seen).size, 200);
   assert.deepEqual(await Promise.all(clients.map(conversation)), seen);
+});
+
+test('a client keeps its lists while others with many other capabilities come and go', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: counting() } });
+  const client = await gateway.connect({ principal: principal('ann'), capabilities: { roots: {} } });
+  const { tools } = await client.result('tools/list');
+  const own = await conversation(client);
+  for (let n = 0; n <= LIMITS.offersPerUpstream; n++) {
+    const other = await gateway.connect({ principal: principal('bob'), capabilities: { elicitation: { n } } });
+    await other.result('tools/list');
+    await gateway.core.gateway.endSession(other.session);
+  }
+  assert.deepEqual((await client.result('tools/list'))['tools'], tools);
+  assert.equal(await conversation(client), own);
 });

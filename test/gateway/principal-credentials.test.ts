@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Isolation } from '../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../src/errors.ts';
+import { LIMITS } from '../../src/limits.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
@@ -84,4 +85,17 @@ test('a change of lists is announced to the clients of its principal alone', TIM
   await anna.waitForMessage('notifications/tools/list_changed');
   assert.equal(memory.requests('tools/list').length, listed + 1);
   assert.deepEqual(bert.listened, []);
+});
+
+test('any number of principals that are connected keep their lists', TIMEOUT, async () => {
+  const { memory, upstream } = personal();
+  await using gateway = await testCore(upstream('shared'));
+  const names = Array.from({ length: LIMITS.offersPerUpstream + 8 }, (_, n) => `p${n}`);
+  const clients = await Promise.all(names.map((name) => gateway.connect({ principal: principal(name) })));
+  for (const client of clients) await toolsOf(client);
+  for (const [n, client] of clients.entries()) {
+    assert.equal((await client.result('tools/call', toolCall(`up__of_p${n}`)))['for'], `p${n}`);
+    assert.deepEqual(await toolsOf(client), [`up__of_p${n}`]);
+  }
+  assert.equal(memory.requests('tools/list').length, clients.length);
 });

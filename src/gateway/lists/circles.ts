@@ -35,7 +35,7 @@ export class Circles {
     const known = this.#known.get(upstream) ?? new Map<string, string>();
     if (view === undefined || known.has(audience)) return;
     this.#known.set(upstream, known);
-    setLatest(known, audience, view, LIMITS.offersPerUpstream);
+    setLatest(known, audience, view, LIMITS.credentialAudiences);
   }
 
   /** Forgets an upstream: another one takes its place, or none. */

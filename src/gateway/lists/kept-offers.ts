@@ -16,6 +16,8 @@ export class KeptOffers {
   withoutEra: Era | undefined;
   /** Those that single connections have for themselves. */
   own: ReadonlySet<Offer> = new Set();
+  /** The number of offers up to which it need not be asked which of them clients have. */
+  #unchecked: number = LIMITS.offersPerUpstream;
 
   get(key: OfferKey): KeptOffer | undefined {
     return this.#byKey.get(offerKeyText(key));
@@ -77,11 +79,19 @@ export class KeptOffers {
     this.#byKey.delete(offerKeyText(key));
   }
 
-  /** Returns the keys of the offers that are too many, the least recently listed first. */
-  excess(): readonly OfferKey[] {
-    if (this.#byKey.size <= LIMITS.offersPerUpstream) return [];
-    const keys = [...this.#byKey.values()].map(({ key }) => key).filter((key) => !isCommonKey(key));
-    return keys.slice(0, this.#byKey.size - LIMITS.offersPerUpstream);
+  /**
+   * Returns the keys of the offers that are too many, the least recently listed first. Those for all clients and those that clients have now
+   * are not counted.
+   *
+   * @param usedKeys returns the texts of the keys that clients have.
+   */
+  excess(usedKeys: () => ReadonlySet<string>): readonly OfferKey[] {
+    if (this.#byKey.size <= this.#unchecked) return [];
+    const used = usedKeys();
+    const keys = [...this.#byKey.values()].map(({ key }) => key);
+    const unused = keys.filter((key) => !isCommonKey(key) && !used.has(offerKeyText(key)));
+    this.#unchecked = this.#byKey.size - unused.length + LIMITS.offersPerUpstream;
+    return unused.slice(0, Math.max(0, unused.length - LIMITS.offersPerUpstream));
   }
 
   /** Marks the offers of an era for an audience as outdated. @param except that stays valid. */

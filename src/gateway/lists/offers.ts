@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { ToolListSize } from '../../catalog/callable.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
-import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey } from '../../catalog/offer.ts';
+import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { Config } from '../../config/values/config.ts';
 import { readDefinitions } from '../../lock/definition.ts';
@@ -26,6 +26,8 @@ export interface OffersParts extends CirclesParts {
   readonly config: Config;
   /** Returns the audience of an upstream's lists for a principal; see `audienceOf` in `upstream/connection-key.ts`. */
   readonly audienceOf: (upstream: string, principal: string) => string;
+  /** Returns the sessions and client groups, whose lists are not removed. Default: there are none. */
+  readonly holders?: () => Iterable<ConnectionHolder>;
   readonly gate: Gate;
   readonly store: OfferStore;
   readonly log: Logger;
@@ -337,11 +339,27 @@ export class Offers {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
     offers.set(kept);
-    for (const key of offers.excess()) {
+    for (const key of offers.excess(() => this.#usedKeys(upstream))) {
       this.#parts.metrics.countLimit('offersPerUpstream');
       this.#remove(upstream, offers, key);
     }
     this.#invalidate(upstream);
+  }
+
+  /** Returns the texts of the keys of all offers of an upstream that sessions and client groups may have. */
+  #usedKeys(upstream: string): ReadonlySet<string> {
+    const { audienceOf, holders } = this.#parts;
+    const views = this.viewsWith(upstream);
+    const used = new Set<string>();
+    for (const { view, capabilityKey, principal } of holders?.() ?? []) {
+      if (!views.has(view)) continue;
+      const audience = audienceOf(upstream, principal);
+      for (const era of ERAS) {
+        used.add(offerKeyText({ era, capabilityKey, audience }));
+        used.add(offerKeyText({ era, capabilityKey: '', audience }));
+      }
+    }
+    return used;
   }
 
   /** Removes an offer from memory and disk. */

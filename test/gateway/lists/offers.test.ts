@@ -145,8 +145,7 @@ test('limit offersPerUpstream: the oldest is replaced by that for all clients', 
   const offers = await at.open();
   offers.update('up', commonKey('legacy'), LEGACY);
   const keyOf = (n: number) => ({ ...commonKey('legacy'), capabilityKey: `c${n}` });
-  // One of the lists is that for all clients.
-  for (let n = 1; n <= LIMITS.offersPerUpstream; n++) {
+  for (let n = 1; n <= LIMITS.offersPerUpstream + 1; n++) {
     offers.update('up', keyOf(n), { ...LEGACY, tools: [tool(`t${n}`)] });
   }
   const toolsOf = (n: number) => [...offers.catalog('', keyOf(n)).tools.keys()];
