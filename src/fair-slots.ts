@@ -61,6 +61,11 @@ export class FairSlots {
     return this.#usedCount >= slots ? 'slots' : undefined;
   }
 
+  /** Returns the number of callers of an owner that wait. Default: of all owners. */
+  waitingCallers(owner?: string): number {
+    return owner === undefined ? this.#waitingCount : (this.#waiting.get(owner)?.length ?? 0);
+  }
+
   #take(owner: string): void {
     this.#usedCount++;
     this.#used.set(owner, (this.#used.get(owner) ?? 0) + 1);

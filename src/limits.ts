@@ -118,6 +118,9 @@ export const LIMITS = {
   pagedListsBytes: 192 * MIB,
   /** Lists of one upstream for clients of certain capabilities or principals, without those that clients have now. */
   offersPerUpstream: 16,
+  /** Listings of upstreams that wait for their turn: for one principal, and for all. */
+  waitingListingsPerPrincipal: 512,
+  waitingListings: 8_192,
   /** Ids of sessions of other replicas that were opened before. */
   knownSessionIds: 10_000,
 

@@ -129,8 +129,10 @@ export class Gateway implements Front {
       const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
       const capabilityKey = capabilityKeyOf(clientCapabilities);
       const client = { era: 'legacy', principal: principal.key, clientCapabilities, capabilityKey } as const;
-      await this.#parts.listRefresher.beginFirstLists(view, client);
-      const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
+      const { sessions, listRefresher } = this.#parts;
+      const session = await sessions.open({ principal, view, revision, capabilities }, () =>
+        listRefresher.beginFirstLists(view, client),
+      );
       this.#parts.seenClients.record(session.caller, params.object('clientInfo'), Date.now());
       const declared = this.#parts.listRefresher.capabilitiesFor(session, session.catalog);
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))

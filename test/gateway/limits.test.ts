@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
+import { LIMITS } from '../../src/limits.ts';
 import type { Answer, Request } from '../../src/protocol/jsonrpc.ts';
 import { MemoryCounterTable } from '../../src/store/memory/counter-table.ts';
 import { SharedCounters } from '../../src/store/shared-counters.ts';
@@ -262,4 +263,40 @@ test('sessions that open concurrently count towards the limit', TIMEOUT, async (
   const opened = await Promise.allSettled(Array.from({ length: 6 }, () => gateway.connect()));
   const awake = opened.filter((one) => one.status === 'fulfilled' && !one.value.session.closed.aborted);
   assert.ok(awake.length <= 2, `${awake.length} sessions`);
+});
+
+/** An upstream that starts when the test says so. */
+function waiting() {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { memory: memoryUpstream({ lists: { tools: [ECHO] }, start: () => promise }), release: resolve };
+}
+
+test('an initialize beyond the sessions of its principal starts nothing', TIMEOUT, async () => {
+  const { memory, release } = waiting();
+  await using gateway = await testCore(
+    { up: { memory } },
+    { limits: { sessionsPerPrincipal: 2 }, lists: { waitMs: 1 } },
+  );
+  const opening = Array.from({ length: 12 }, (_, n) => gateway.connect({ capabilities: { elicitation: { n } } }));
+  const outcomes = (await Promise.allSettled(opening)).map(({ status }) => status);
+  assert.equal(outcomes.filter((status) => status === 'fulfilled').length, 2);
+  release();
+  assert.equal(memory.starts, 2);
+});
+
+test('a client that makes too many listings wait is refused, and another one is not', TIMEOUT, async () => {
+  const { memory, release } = waiting();
+  await using gateway = await testCore(
+    { up: { memory } },
+    { limits: { sessionsPerPrincipal: 1_000 }, lists: { waitMs: 1 } },
+  );
+  const open = (name: string, n: number) =>
+    gateway.connect({ principal: { key: name, label: name, scopes: [] }, capabilities: { elicitation: { n } } });
+  // Those that wait, and those that run.
+  const most = LIMITS.waitingListingsPerPrincipal + 16;
+  const outcomes = await Promise.allSettled(Array.from({ length: most + 1 }, (_, n) => open('ann', n)));
+  const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [String(outcome.reason)] : []));
+  assert.match(refused[0] ?? '', /listings of servers wait for their turn already/);
+  await open('bob', most + 1);
+  release();
 });

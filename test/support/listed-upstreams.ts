@@ -29,6 +29,7 @@ export class ListedUpstreams extends GatewayParts {
       records: this.records,
       settings: () => config,
       reading: () => reading?.(),
+      onLimit: (limit) => this.metrics.countLimit(limit),
       refreshCatalog: (holder) => {
         holder.catalog = offers.catalogFor(holder);
         holder.catalogVersion = offers.version;

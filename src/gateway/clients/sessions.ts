@@ -127,11 +127,16 @@ export class Sessions {
   /**
    * Opens a session. @throws {GatewayError} `overloaded` if the principal has too many sessions, none of which can be
    * released without loss.
+   *
+   * @param prepare runs first, if there is room for the session.
    */
-  async open(caller: Caller): Promise<Session> {
+  async open(caller: Caller, prepare?: () => Promise<void>): Promise<Session> {
     const { principal } = caller;
     const nextSerial = () => this.#parts.store.nextSerial(principal.key);
-    const session = await this.#room.reserve(principal, nextSerial, (serial) => this.#open(caller, serial));
+    const session = await this.#room.reserve(principal, nextSerial, async (serial) => {
+      await prepare?.();
+      return await this.#open(caller, serial);
+    });
     return this.#assertHere(session);
   }
 

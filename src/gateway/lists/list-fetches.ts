@@ -1,5 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
+import { GatewayError } from '../../errors.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isFailed } from '../../upstream/lifecycle/lifecycle.ts';
 import type { ClientFeatures } from '../../upstream/link/link.ts';
@@ -15,44 +17,96 @@ const REMOTE_STARTS = 32;
 /** A client that an upstream is listed for. */
 export interface ListingClient extends ClientFeatures {
   readonly era: Era;
-  /** Key of its principal. */
+  /** Key of its principal; {@link GATEWAY} for none. */
   readonly principal: string;
+}
+
+/** A fetch that waits or runs. */
+interface Fetch {
+  readonly upstream: Upstream;
+  readonly fetched: Promise<boolean>;
+  /** Lets the fetch begin in the turn of this principal too. */
+  readonly queueFor: (principal: string) => void;
 }
 
 /** Fetches lists of upstreams, a bounded number at a time. Requests for the same lists share a fetch. */
 export class ListFetches {
   readonly #records: StartRecords;
   readonly #onFetched: (fetchId: string) => void;
+  readonly #onLimit: (limit: LimitName) => void;
   readonly #processStarts = new StartQueue(PROCESS_STARTS);
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** Queued and running fetches, by {@link fetchIdOf}. */
-  readonly #fetches = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
+  readonly #fetches = new Map<string, Fetch>();
 
   /** @param records get the outcome of each fetch. @param onFetched runs after each fetch that succeeds. */
-  constructor(records: StartRecords, onFetched: (fetchId: string) => void) {
+  constructor(records: StartRecords, onFetched: (fetchId: string) => void, onLimit: (limit: LimitName) => void) {
     this.#records = records;
     this.#onFetched = onFetched;
+    this.#onLimit = onLimit;
   }
 
   /** Returns the fetch of an upstream under way. One that a reload has replaced meanwhile may still be listing under the same id. */
   running(upstream: Upstream, fetchId: string): Promise<boolean> | undefined {
-    const running = this.#fetches.get(fetchId);
-    return running?.upstream === upstream ? running.fetched : undefined;
+    return this.#running(upstream, fetchId)?.fetched;
   }
 
-  /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
+  #running(upstream: Upstream, fetchId: string): Fetch | undefined {
+    const running = this.#fetches.get(fetchId);
+    return running?.upstream === upstream ? running : undefined;
+  }
+
+  #startsOf({ config }: Upstream): StartQueue {
+    return config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
+  }
+
+  /** Returns whether too many fetches wait for another one of this client. */
+  isFullFor(upstream: Upstream, { principal }: ListingClient): boolean {
+    return this.#startsOf(upstream).fullFor(principal) !== undefined;
+  }
+
+  /**
+   * Resolves with true if the lists were fetched. The upstream's state has the reason of a failure.
+   *
+   * @throws {GatewayError} `overloaded`, at once, if too many fetches wait.
+   */
   fetch(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
     const key = offerKeyFor(upstream, client);
     const id = fetchIdOf(upstream, key);
-    const running = this.running(upstream, id);
-    if (running !== undefined) return running;
+    const { principal } = client;
+    const running = this.#running(upstream, id);
+    if (running !== undefined) {
+      running.queueFor(principal);
+      return running.fetched;
+    }
+    const starts = this.#startsOf(upstream);
+    const full = starts.fullFor(principal);
+    if (full !== undefined) {
+      this.#onLimit(full);
+      throw tooManyWaiting(full);
+    }
     const records = this.#records;
-    const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
-    const fetched = starts
-      .run(async () => {
-        if (begin === 'in turn') await workTurn();
-        await upstream.refresh(client.era, client, key.audience);
-      })
+    const { promise: listed, resolve } = Promise.withResolvers<void>();
+    let isBegun = false;
+    const list = async () => {
+      if (begin === 'in turn') await workTurn();
+      await upstream.refresh(client.era, client, key.audience);
+    };
+    const start = async () => {
+      // Nothing is left to do when it has begun in the turn of another principal.
+      if (isBegun) return;
+      isBegun = true;
+      const listing = list();
+      resolve(listing);
+      await listing;
+    };
+    const queued = new Set<string>();
+    const queueFor = (owner: string) => {
+      if (isBegun || queued.has(owner) || starts.fullFor(owner) !== undefined) return;
+      queued.add(owner);
+      starts.run(owner, start);
+    };
+    const fetched = listed
       .then(
         () => {
           if (!upstream.isRetired) records.record(upstream.id, false);
@@ -67,9 +121,15 @@ export class ListFetches {
       .finally(() => {
         if (this.#fetches.get(id)?.upstream === upstream) this.#fetches.delete(id);
       });
-    this.#fetches.set(id, { upstream, fetched });
+    this.#fetches.set(id, { upstream, fetched, queueFor });
+    queueFor(principal);
     return fetched;
   }
+}
+
+function tooManyWaiting(limit: LimitName): GatewayError {
+  const message = `${LIMITS[limit]} listings of servers wait for their turn already; try again later`;
+  return new GatewayError('overloaded', { message, data: { limit } });
 }
 
 /** Returns the id of a fetch: requests for the same lists of an upstream share one. */

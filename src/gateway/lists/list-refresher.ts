@@ -3,6 +3,7 @@ import { withUnlisted } from '../../catalog/merge.ts';
 import { upstreamIn, type View } from '../../catalog/view.ts';
 import type { Settings } from '../../config/values/config.ts';
 import type { RawObject } from '../../json/json.ts';
+import type { LimitName } from '../../limits.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { resultWithin, settlesWithin } from '../../deadline.ts';
@@ -10,6 +11,7 @@ import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { ListAges } from './list-ages.ts';
 import { fetchIdOf, ListFetches, type ListingClient, offerKeyFor } from './list-fetches.ts';
+import { GATEWAY } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
 /** The longest wait for lists of clients with certain capabilities, while those for all clients are known. */
@@ -46,7 +48,7 @@ interface AwaitedFetch {
 }
 
 /** The client that lists are fetched for before any client has connected. Nearly all clients are of this era. */
-const FIRST_CLIENT: ListingClient = { era: 'legacy', principal: '', ...NO_FEATURES };
+const FIRST_CLIENT: ListingClient = { era: 'legacy', principal: GATEWAY, ...NO_FEATURES };
 
 export interface ListRefresherParts {
   readonly views: ReadonlyMap<string, View>;
@@ -59,6 +61,7 @@ export interface ListRefresherParts {
   reading(): Promise<unknown> | undefined;
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Fetches the lists that list requests and `initialize` need, in the era of each client, in bounded time. */
@@ -73,7 +76,7 @@ export class ListRefresher {
 
   constructor(parts: ListRefresherParts) {
     this.#parts = parts;
-    this.#fetches = new ListFetches(parts.records, (fetchId) => this.#slow.delete(fetchId));
+    this.#fetches = new ListFetches(parts.records, (fetchId) => this.#slow.delete(fetchId), parts.onLimit);
     this.#ages = new ListAges(parts.offers, parts.records);
   }
 
@@ -82,6 +85,7 @@ export class ListRefresher {
    * one upstream that was never listed, since there is nothing to answer with.
    *
    * @param client its features are those that a process is started with, so that it can serve this client afterwards.
+   * @throws {GatewayError} `overloaded` if too many listings wait.
    */
   async beginFirstLists(view: string, client: ListingClient): Promise<void> {
     const { offers, records, settings } = this.#parts;
@@ -109,6 +113,7 @@ export class ListRefresher {
    * Fetches missing and outdated lists before a request is answered; undefined if it need not wait.
    *
    * @param of the ids of the upstreams that the request waits for. Default: all of its endpoint.
+   * @throws {GatewayError} `overloaded` if there are no lists of one of them, and too many listings wait.
    */
   refreshFor(holder: ConnectionHolder, of?: readonly string[]): Promise<void> | undefined {
     const reading = this.#parts.reading();
@@ -139,6 +144,8 @@ export class ListRefresher {
       check.running = undefined;
       check.untilMs = Math.min(check.untilMs, this.#dueMs(holder));
     });
+    // One that was refused is made again by the next request.
+    running.catch(() => (check.untilMs = Number.NEGATIVE_INFINITY));
     check.running = running;
     this.#recent.set(holder, check);
     return this.#waitFor(holder, this.#partOf(running, holder, of));
@@ -148,7 +155,8 @@ export class ListRefresher {
   #partOf(running: Promise<void>, holder: ConnectionHolder, of: readonly string[] | undefined): Promise<void> {
     if (of === undefined) return running;
     const upstreams = this.#usableUpstreams(holder.view).filter(({ id }) => of.includes(id));
-    return Promise.race([running, this.#fetchListsFor(holder, upstreams)]);
+    const part = this.#fetchListsFor(holder, upstreams);
+    return Promise.race([running.catch(() => part), part]);
   }
 
   /** Fetches the lists of every upstream. Resolves when each has been listed or has failed. */
@@ -323,9 +331,11 @@ export class ListRefresher {
   }
 
   #fetchIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
-    return this.#ages.areFresh(upstream, offerKeyFor(upstream, client))
-      ? undefined
-      : this.#fetches.fetch(upstream, client);
+    const key = offerKeyFor(upstream, client);
+    if (this.#ages.areFresh(upstream, key)) return undefined;
+    // Lists that may be outdated are better than none.
+    const isServed = this.#parts.offers.offerFor(upstream.id, key) !== undefined;
+    return isServed && this.#fetches.isFullFor(upstream, client) ? undefined : this.#fetches.fetch(upstream, client);
   }
 
   /**
@@ -338,7 +348,7 @@ export class ListRefresher {
     const client = listingClient(upstream, holder);
     if (this.#parts.offers.ageMs(upstreamId, offerKeyFor(upstream, client)) !== undefined) return;
     // The listing must request the process before the holder does.
-    void this.#fetches.fetch(upstream, client, 'now');
+    if (!this.#fetches.isFullFor(upstream, client)) void this.#fetches.fetch(upstream, client, 'now');
   }
 }
 

@@ -88,6 +88,7 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
     settings,
     records: new StartRecords(offers.stored.upstreamKeys(), at.store, log),
     reading: () => undefined,
+    onLimit,
     refreshCatalog: (holder) => {
       holder.catalog = offers.catalogFor(holder);
     },

@@ -13,7 +13,11 @@ test('requests for the same lists share a fetch, whose outcome is recorded', asy
     const memory = memoryUpstream({ start });
     await using at = await ListedUpstreams.open({ up: { memory } });
     const done: string[] = [];
-    const fetches = new ListFetches(at.records, (id) => done.push(id));
+    const fetches = new ListFetches(
+      at.records,
+      (id) => done.push(id),
+      () => undefined,
+    );
     const up = at.upstream('up');
     const id = fetchIdOf(up, offerKeyFor(up, CLIENT));
     const fetched = fetches.fetch(up, CLIENT);
@@ -23,4 +27,26 @@ test('requests for the same lists share a fetch, whose outcome is recorded', asy
     assert.equal(fetches.running(up, id), undefined);
     assert.deepEqual([at.records.hasFailed('up'), done], [!isListed, isListed ? [id] : []]);
   }
+});
+
+test('a fetch begins in the turn of any principal that needs it', async () => {
+  const starting = Promise.withResolvers<void>();
+  const memory = memoryUpstream({ start: () => starting.promise });
+  await using at = await ListedUpstreams.open({ up: { memory } });
+  const fetches = new ListFetches(
+    at.records,
+    () => undefined,
+    () => undefined,
+  );
+  const up = at.upstream('up');
+  const of = (principal: string, n: number) =>
+    fetches.fetch(up, { ...CLIENT, principal, capabilityKey: `c${n}` }, 'now');
+  // More than are fetched at a time.
+  const many = Array.from({ length: 64 }, (_, n) => of('ann', n));
+  const order: string[] = [];
+  void of('ann', 62).then(() => order.push('ann'));
+  void of('bob', 63).then(() => order.push('bob'));
+  starting.resolve();
+  assert.ok((await Promise.all(many)).every(Boolean));
+  assert.deepEqual(order, ['bob', 'ann']);
 });
