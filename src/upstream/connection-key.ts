@@ -30,7 +30,7 @@ interface StatefulUpstream {
 }
 
 /** The properties of a user by which its connections are separated from those of other users. */
-export type ConnectionUser = Omit<LinkUser, 'clientCapabilities'>;
+export type ConnectionUser = Omit<LinkUser, 'clientCapabilities' | 'closed'>;
 
 /**
  * The kinds of connections. `shared` serves all users of an audience, `principal` and `endpoint` those of one principal, `session` one
@@ -49,7 +49,8 @@ const PURPOSES: Readonly<Record<Kind, LinkPurpose>> = {
 
 /** Returns a place whose key is equal only for equal kinds and parts. */
 function placeOf(kind: Kind, ...parts: readonly (string | number)[]): LinkPlace {
-  return { key: `${kind} ${JSON.stringify(parts)}`, purpose: PURPOSES[kind] };
+  const isOfOneUser = kind === 'session' || kind === 'call';
+  return { key: `${kind} ${JSON.stringify(parts)}`, purpose: PURPOSES[kind], isOfOneUser };
 }
 
 /**

@@ -23,6 +23,8 @@ export interface LinkUser extends ClientFeatures {
   /** The endpoint that it uses. */
   readonly view: string;
   readonly era: Era;
+  /** Aborted when the user has ended. */
+  readonly closed: AbortSignal;
 }
 
 /**
@@ -35,6 +37,8 @@ export type LinkPurpose = 'all' | 'clients' | 'call' | 'discovery';
 export interface LinkPlace {
   readonly key: string;
   readonly purpose: LinkPurpose;
+  /** True if no other user can get the link. Default: false. */
+  readonly isOfOneUser?: boolean;
 }
 
 export interface RunningTask<Context> {
