@@ -247,20 +247,14 @@ export class HolderLinks {
     to: Subscription,
     judgeAgain?: () => void,
   ): Promise<Answer | undefined> {
+    const upstream = this.#parts.upstreams.get(to.upstream);
+    // Without a start, which would only show it.
+    if (upstream !== undefined && keepsNoLink(upstream, holder)) throw noSubscriptions(to.upstream, true);
     const link = await this.open(holder, to.upstream);
     // One that serves a single call keeps no subscription, whether the client is denied or not.
     this.leave(link);
     judgeAgain?.();
-    if (!canSubscribe(link)) {
-      const why =
-        link.place.purpose === 'call'
-          ? 'is connected for each call alone and keeps no subscriptions'
-          : 'has no subscriptions';
-      throw new GatewayError('method-not-found', {
-        upstream: to.upstream,
-        message: `upstream "${to.upstream}" ${why}`,
-      });
-    }
+    if (!canSubscribe(link)) throw noSubscriptions(to.upstream, link.place.purpose === 'call');
     let answer: Answer | undefined;
     do {
       answer = (await this.#subscriptions.add(link, holder, to.uri)) ?? answer;
@@ -393,6 +387,16 @@ function releaseIfClosed(holder: ConnectionHolder, upstream: Upstream): void {
   if (!holder.closed.aborted) return;
   upstream.releaseUser(holder);
   throw new GatewayError('session-unknown', { message: 'the session ended' });
+}
+
+/** Returns whether each link of an upstream serves a single call of this holder. The era of a remote upstream may not be known yet. */
+function keepsNoLink(upstream: Upstream, { era }: ConnectionHolder): boolean {
+  return upstream.config.isolation === 'call' && (upstream.isProcess || upstream.servingEra(era) === 'legacy');
+}
+
+function noSubscriptions(upstream: string, isPerCall: boolean): GatewayError {
+  const why = isPerCall ? 'is connected for each call alone and keeps no subscriptions' : 'has no subscriptions';
+  return new GatewayError('method-not-found', { upstream, message: `upstream "${upstream}" ${why}` });
 }
 
 function removeLink(holder: ConnectionHolder, upstream: string): void {

@@ -215,7 +215,8 @@ test('a request that is cancelled stops waiting, and its link opens for the next
 // P-011
 test('a denial after the wait closes the link that isolation call opened for it', TIMEOUT, async () => {
   const memory = watched();
-  const { at, links } = linking({ up: { memory, isolation: 'call' } });
+  // Its era is not known yet.
+  const { at, links } = linking({ up: { memory, isolation: 'call', target: REMOTE } });
   await using _ = at;
   const denial = new GatewayError('invalid-params');
   const subscribing = links.subscribe(at.session().session, URI, to(), () => {
