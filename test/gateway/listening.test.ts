@@ -163,6 +163,23 @@ suite('subscriptions/listen', () => {
     await listen.reply;
     await memory.until(() => memory.requests('resources/unsubscribe')[0]);
   });
+
+  test('a client that disconnects while lists are read is not subscribed', TIMEOUT, async () => {
+    const memory = older();
+    const reading = Promise.withResolvers<void>();
+    const slow = memoryUpstream({ lists: { tools: [] }, hold: () => reading.promise });
+    await using gateway = await testCore({ up: { memory }, slow: { memory: slow } });
+    const listen = (uri: string) =>
+      modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions: [uri] } });
+    const gone = listen('up+test://gone');
+    await slow.until(() => slow.peers[0]);
+    gone.call.cancel('gone');
+    await gone.reply;
+    reading.resolve();
+    await waitForAcknowledgement(listen(URI));
+    const subscribed = memory.requests('resources/subscribe').map(({ params }) => params?.string('uri'));
+    assert.deepEqual(subscribed, ['test://a']);
+  });
 });
 
 //

@@ -156,7 +156,8 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.request = lastingRequest(modernRequest.request);
     const { id, method } = modernRequest.request;
     if (filter.taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
-    await this.#parts.listRefresher.refreshFor(group);
+    const refreshing = this.#parts.listRefresher.refreshFor(group);
+    if (refreshing !== undefined) await modernRequest.unlessCancelled(refreshing);
     const { links, gate, external, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
     await audit?.begin(modernRequest.request, caller, undefined);
     const isPart = (caller.hops ?? 0) > 0;

@@ -66,6 +66,7 @@ export class SubscriptionStream implements Subscriber {
   readonly #closed = Promise.withResolvers<void>();
   /** Before the acknowledgement, nothing else may be sent. */
   #isAcknowledged = false;
+  #isClosed = false;
 
   constructor(parts: SubscriptionStreamParts) {
     this.caller = parts.caller;
@@ -76,8 +77,8 @@ export class SubscriptionStream implements Subscriber {
   /** Subscribes, and resolves when the stream is acknowledged. Never rejects. */
   async open(uris: readonly string[], taskIds: readonly string[]): Promise<void> {
     const { group, tasks, remote } = this.#parts;
-    // A group that was released meanwhile gets nothing for its streams any more.
-    if (group.closed.aborted) this.close();
+    // A group that was released meanwhile gets nothing for its streams any more. The client may have gone, too.
+    if (group.closed.aborted || this.#isClosed) this.close();
     else await this.#subscribeToAll(uris, taskIds);
     this.#isAcknowledged = true;
     remote?.onAcknowledged();
@@ -227,6 +228,7 @@ export class SubscriptionStream implements Subscriber {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#parts.questions.close();
     this.#closed.resolve();
   }
