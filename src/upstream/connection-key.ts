@@ -30,7 +30,7 @@ interface StatefulUpstream {
 }
 
 /** The properties of a user by which its connections are separated from those of other users. */
-export type ConnectionUser = Omit<LinkUser, 'clientCapabilities' | 'closed'>;
+export type ConnectionUser = Omit<LinkUser, 'clientCapabilities' | 'closed'> & Partial<Pick<LinkUser, 'closed'>>;
 
 /**
  * The kinds of connections. `shared` serves all users of an audience, `principal` and `endpoint` those of one principal, `session` one
@@ -49,8 +49,7 @@ const PURPOSES: Readonly<Record<Kind, LinkPurpose>> = {
 
 /** Returns a place whose key is equal only for equal kinds and parts. */
 function placeOf(kind: Kind, ...parts: readonly (string | number)[]): LinkPlace {
-  const isOfOneUser = kind === 'session' || kind === 'call';
-  return { key: `${kind} ${JSON.stringify(parts)}`, purpose: PURPOSES[kind], isOfOneUser };
+  return { key: `${kind} ${JSON.stringify(parts)}`, purpose: PURPOSES[kind] };
 }
 
 /**
@@ -86,6 +85,11 @@ export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScop
   return isolation === 'principal' ? 'principal' : 'endpoint';
 }
 
+/** Returns whether each call of clients of this era has a connection of its own. False while the era of a remote upstream is not known. */
+export function isPerCall(upstream: StatefulUpstream, client: Era): boolean {
+  return upstream.config.isolation === 'call' && (upstream.isProcess || upstream.servingEra(client) === 'legacy');
+}
+
 /**
  * Returns the place of the connection that serves a user. Users with equal keys share a connection. With credentials of the
  * principal, no two principals have equal keys.
@@ -97,16 +101,16 @@ export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScop
  */
 export function connectionPlace(scope: ConnectionScope, user: ConnectionUser, call: number): LinkPlace {
   const { isolation, era, credentials } = scope;
-  const { principal, capabilityKey } = user;
+  const { principal, capabilityKey, closed } = user;
   if (isStateless(scope) || isolation === 'shared') return placeOf('shared', era, audienceOf(credentials, principal));
   switch (isolation) {
     case 'call':
-      return placeOf('call', era, call, principal);
+      return { ...placeOf('call', era, call, principal), closed };
     case 'principal':
       return placeOf('principal', era, era === 'modern' ? '' : capabilityKey, principal);
     case 'session':
       return era === 'modern' && user.era === 'modern'
         ? placeOf('endpoint', user.view, principal)
-        : placeOf('session', era, user.key, principal);
+        : { ...placeOf('session', era, user.key, principal), closed };
   }
 }

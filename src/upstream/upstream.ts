@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
-import { GatewayError, toGatewayError } from '../errors.ts';
+import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
 import { traceStart } from '../telemetry/tracing/mcp-spans.ts';
@@ -166,20 +166,10 @@ export class Upstream<Context, User extends LinkUser> {
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for all clients declares no client capabilities.
     const { clientCapabilities, capabilityKey } = isolation === 'shared' ? NO_FEATURES : user;
-    const { era: clientEra, principal, closed } = user;
+    const { era: clientEra, principal } = user;
     const placeIn = (era: Era) => connectionPlace(this.#scope(era), user, call);
     const audience = this.audienceOf(principal);
-    const need = {
-      clientEra,
-      clientCapabilities,
-      capabilityKey,
-      principal,
-      audience,
-      attachment,
-      placeIn,
-      closed,
-      span,
-    };
+    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, placeIn, span };
     const link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
     link.users.add(user);
     this.#links.unclaim(link);
@@ -373,16 +363,13 @@ export class Upstream<Context, User extends LinkUser> {
 
   async #open(need: LinkNeed): Promise<Link<Context, User>> {
     const { clientEra, placeIn } = need;
-    // Nobody else waits for the connection of one user that has ended.
-    const ended = placeIn(this.#likelyEra(clientEra)).isOfOneUser === true ? need.closed : undefined;
-    const signal = ended === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, ended]);
-    await awaitOpening(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), signal);
+    await awaitOpening(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), this.#stopping.signal);
+    const { purpose, closed } = placeIn(this.#likelyEra(clientEra));
     // A connection for all clients of an audience counts for none of them.
-    const isForAll = placeIn(this.#likelyEra(clientEra)).purpose === 'all';
-    const principal = isForAll ? need.audience : need.principal;
+    const principal = purpose === 'all' ? need.audience : need.principal;
+    const signal = closed === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, closed]);
     const permit = await this.#quotas.acquire({ principal, waitMs: this.config.queueMs, signal });
     try {
-      if (ended?.aborted === true) throw new GatewayError('session-unknown', { message: 'the session ended' });
       const clientCapabilities = this.usableCapabilities(need.clientCapabilities);
       const starting = this.#start({ ...need, clientCapabilities }, permit);
       return await traceStart(this.#parts.tracing, need.span, this.id, starting);

@@ -6,6 +6,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/kept-text.ts';
 import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
+import { isPerCall } from '../../upstream/connection-key.ts';
 import { closesWithUsers } from '../../upstream/idle-links.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import { resultWithin } from '../../deadline.ts';
@@ -130,6 +131,7 @@ export class HolderLinks {
   }
 
   async #open(holder: ConnectionHolder, upstream: Upstream, span: Span | undefined): Promise<Link> {
+    releaseIfClosed(holder, upstream);
     const kept = upstream.isRetired ? undefined : holder.attachments?.get(upstream.id);
     // A reload may have named another server meanwhile.
     const attachment = kept !== undefined && kept.target === targetOf(upstream.config) ? kept : undefined;
@@ -249,7 +251,7 @@ export class HolderLinks {
   ): Promise<Answer | undefined> {
     const upstream = this.#parts.upstreams.get(to.upstream);
     // Without a start, which would only show it.
-    if (upstream !== undefined && keepsNoLink(upstream, holder)) throw noSubscriptions(to.upstream, true);
+    if (upstream !== undefined && isPerCall(upstream, holder.era)) throw noSubscriptions(to.upstream, true);
     const link = await this.open(holder, to.upstream);
     // One that serves a single call keeps no subscription, whether the client is denied or not.
     this.leave(link);
@@ -389,13 +391,8 @@ function releaseIfClosed(holder: ConnectionHolder, upstream: Upstream): void {
   throw new GatewayError('session-unknown', { message: 'the session ended' });
 }
 
-/** Returns whether each link of an upstream serves a single call of this holder. The era of a remote upstream may not be known yet. */
-function keepsNoLink(upstream: Upstream, { era }: ConnectionHolder): boolean {
-  return upstream.config.isolation === 'call' && (upstream.isProcess || upstream.servingEra(era) === 'legacy');
-}
-
-function noSubscriptions(upstream: string, isPerCall: boolean): GatewayError {
-  const why = isPerCall ? 'is connected for each call alone and keeps no subscriptions' : 'has no subscriptions';
+function noSubscriptions(upstream: string, isOfOneCall: boolean): GatewayError {
+  const why = isOfOneCall ? 'is connected for each call alone and keeps no subscriptions' : 'has no subscriptions';
   return new GatewayError('method-not-found', { upstream, message: `upstream "${upstream}" ${why}` });
 }
 

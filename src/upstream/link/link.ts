@@ -37,8 +37,8 @@ export type LinkPurpose = 'all' | 'clients' | 'call' | 'discovery';
 export interface LinkPlace {
   readonly key: string;
   readonly purpose: LinkPurpose;
-  /** True if no other user can get the link. Default: false. */
-  readonly isOfOneUser?: boolean;
+  /** Aborted when the only user that can get the link has ended. Undefined if others can. */
+  readonly closed?: AbortSignal | undefined;
 }
 
 export interface RunningTask<Context> {

@@ -61,8 +61,6 @@ export interface LinkRequest extends ClientFeatures {
 export interface LinkNeed extends LinkRequest {
   /** The principal that a free connection is waited for; the audience of a listing. */
   readonly principal: string;
-  /** Aborted when the user that needs it has ended; undefined for a listing. */
-  readonly closed?: AbortSignal;
   /** The span that a start of the upstream is a part of. */
   readonly span?: Span | undefined;
 }
