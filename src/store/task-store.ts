@@ -3,12 +3,14 @@ import type { LimitName } from '../limits.ts';
 /** Receives the bound for which a store removes a task: it is not listed or announced any more, but can still be queried. */
 export type OnTaskLimit = (limit: Extract<LimitName, `knownTask${string}`>) => void;
 
-/** The address of a task: its upstream, its id there, and the connection holder. */
+/** The address of a task: its upstream, its id there, and what has created it. */
 export interface TaskAddress {
   readonly upstream: string;
   readonly task: string;
   /** Key of the holder whose connection created the task: two processes of an upstream may choose the same id. */
   readonly holder: string;
+  /** Name of the process that has created it, if principals share it; else empty: the next one may choose the same id. */
+  readonly run: string;
 }
 
 /** A task with the id that its client uses. */

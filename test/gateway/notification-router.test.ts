@@ -164,7 +164,7 @@ test('a change of a task reaches the client that owns it, with its own id', TIME
   const link = await upstream.link(owner.session);
   for (const { session } of [other, older]) await upstream.link(session);
   const seal = (holder: ConnectionHolder, task: string) =>
-    taskIds.seal(holder.caller, { upstream: 'up', task, holder: holder.key }, 'job');
+    taskIds.seal(holder.caller, { upstream: 'up', task, holder: holder.key, run: link.run }, 'job');
   const id = await seal(owner.session, 't1');
   await seal(older.session, 't1');
   router.onNotification(link, notification(TASK, { taskId: 't1', status: 'working' }), undefined);

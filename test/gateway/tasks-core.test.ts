@@ -5,7 +5,7 @@ import { LIMITS } from '../../src/limits.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { legacyUpstream } from '../support/http-upstream.ts';
-import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -118,6 +118,58 @@ test('a task is asked for at the process that has the one of this principal', TI
   await alice.result('tasks/cancel', { taskId: old });
   assert.equal(before.tasks[0]?.status, 'cancelled');
   await replaced;
+});
+
+test('a list has the task that a replaced process runs', TIMEOUT, async () => {
+  const creators: Peer[] = [];
+  const { memory } = coreTaskUpstream(
+    (_task, peer) => creators.push(peer),
+    (peer) => (creators.includes(peer) ? undefined : { code: -32602, message: 'no such task' }),
+  );
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const taskId = member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
+  const replaced = gateway.core.upstreamChanges.restart('up', 60_000);
+  for (const when of ['before', 'after']) {
+    const { tasks } = await client.result('tasks/list');
+    assert.ok(Array.isArray(tasks));
+    assert.deepEqual(
+      tasks.map((task) => [member(task, 'taskId'), member(task, 'status')]),
+      [[taskId, 'working']],
+      `${when} a call at the next process`,
+    );
+    await client.result('tools/call', toolCall('up__either'));
+  }
+  await client.result('tasks/cancel', { taskId });
+  await replaced;
+});
+
+// S-004
+test('a task id of a shared process is unknown at the next one, which chooses it too', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream(undefined, undefined, 't');
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const alice = await gateway.connect({ principal: ALICE });
+  const bob = await gateway.connect({ principal: BOB });
+  const taskOf = async (client: TestClient) =>
+    member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
+  const old = await taskOf(alice);
+  for (const peer of memory.open) peer.crash();
+  tasks.length = 0;
+  await waitUntil(async () => (await bob.request('tools/call', toolCall('up__either'))).answer.kind === 'result');
+  const taskId = await taskOf(bob);
+  await alice.result('tools/call', toolCall('up__either'));
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+    const { answer } = await alice.request(method, { taskId: old });
+    assert.equal(answer.kind === 'error' && answer.error.code, -32602, method);
+  }
+  assert.deepEqual(await alice.result('tasks/list'), { tasks: [] });
+  const status = JSON.stringify({ taskId: 't', status: 'working', createdAt: '', lastUpdatedAt: '', ttl: 1 });
+  for (const peer of memory.open) {
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${status}}`);
+  }
+  const heard = await bob.waitForMessage('notifications/tasks/status');
+  assert.equal(heard.kind === 'notification' && heard.params?.string('taskId'), taskId);
+  assert.deepEqual(alice.listened, []);
 });
 
 test('an upstream’s error about an unknown task has the client’s id', TIMEOUT, async () => {

@@ -12,6 +12,7 @@ export function taskStoreContract(name: string, open: (onLimit: OnTaskLimit) => 
     upstream: 'up',
     task: 't',
     holder: 'h',
+    run: '',
     id: randomUUID(),
     ...own,
   });
@@ -30,7 +31,7 @@ export function taskStoreContract(name: string, open: (onLimit: OnTaskLimit) => 
     const store = await open(() => undefined);
     const client = randomUUID();
     const one = taskOf();
-    const others = [{ upstream: 'up2' }, { task: 't2' }, { holder: 'h2' }, { holder: 'h t', task: '' }];
+    const others = [{ upstream: 'up2' }, { task: 't2' }, { holder: 'h2' }, { run: 'r' }, { holder: 'h t', task: '' }];
     await store.add(client, one);
     for (const own of others) assert.equal(store.find(client, { ...one, ...own }), undefined);
     for (const own of others) await store.add(client, taskOf(own));

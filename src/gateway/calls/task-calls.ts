@@ -138,7 +138,8 @@ export class TaskCalls {
   /** Returns the id of a new task for the client. Cancels the task if the client does not get the id. */
   async #seal(exchange: OpenExchange, site: UpgradedSite): Promise<string> {
     const { driver, ids, upgradedTasks } = this.#parts;
-    const address = { upstream: site.upstream.id, task: site.task, holder: site.holder.key };
+    const { upstream, task, holder, link } = site;
+    const address = { upstream: upstream.id, task, holder: holder.key, run: link.run };
     try {
       return await exchange.unlessCancelled(ids.seal(exchange.client.caller, address, exchange.upstreamTool ?? ''));
     } catch (thrown) {

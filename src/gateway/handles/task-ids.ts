@@ -46,12 +46,13 @@ export class TaskIds {
    */
   async open(caller: Caller, id: string): Promise<OpenedTask> {
     const payload = await this.#sealer.unseal('task', id, Date.now());
-    const { upstream, task, holder, process, tool } = payload ?? {};
+    // Older ids have no "run".
+    const { upstream, task, holder, run = '', process, tool } = payload ?? {};
     const isOwn = payload?.['for'] === claimOf(caller);
     if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string' || typeof holder !== 'string')
       throw unknown();
-    if (typeof process !== 'string' || typeof tool !== 'string') throw unknown();
-    const address = { upstream, task, holder };
+    if (typeof run !== 'string' || typeof process !== 'string' || typeof tool !== 'string') throw unknown();
+    const address = { upstream, task, holder, run };
     if (this.find(caller, address)?.id !== id) await this.#store.add(claimOf(caller), { ...address, id });
     return { ...address, process, tool };
   }

@@ -30,7 +30,7 @@ export class TaskMarks {
   idFor(link: Link, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
     for (const holder of link.users) {
       if (holder.caller !== caller) continue;
-      return this.#ids.find(caller, { upstream: link.upstream, task, holder: holder.key })?.id;
+      return this.#ids.find(caller, { upstream: link.upstream, task, holder: holder.key, run: link.run })?.id;
     }
     return undefined;
   }

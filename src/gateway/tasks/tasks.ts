@@ -11,11 +11,11 @@ import { lookalike } from '../../protocol/member-names.ts';
 import type { Item } from '../../policy/decide.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isTerminal, isUnknownTask, taskError, withRelatedTask } from '../../protocol/tasks.ts';
-import type { KnownTask } from '../../store/task-store.ts';
+import type { KnownTask, TaskAddress } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
-import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
 import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
@@ -116,6 +116,8 @@ export class Tasks {
     const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };
     upstream.beginCall(link);
     try {
+      // This process may have given the id to a task of another principal.
+      if (address.run !== link.run) throw new GatewayError('unknown-task');
       // The record, the owner and the link have taken time.
       this.assertAllowed(client, request, address, true);
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
@@ -131,7 +133,16 @@ export class Tasks {
    *
    * @throws {GatewayError} `unknown-task` if it does not run the task.
    */
-  placeOf({ caller: { principal, view }, catalog }: Client, { upstream: id, task }: OpenedTask): TaskPlace {
+  placeOf(client: Client, task: TaskAddress): TaskPlace {
+    const place = this.#findPlace(client, task);
+    if (place === undefined) throw new GatewayError('unknown-task');
+    return place;
+  }
+
+  #findPlace(
+    { caller: { principal, view }, catalog }: Client,
+    { upstream: id, task }: TaskAddress,
+  ): TaskPlace | undefined {
     let routed: View | undefined;
     const upstream = this.#parts.upstreams.withTask(id, task, ({ client: { caller }, view: of }) => {
       const isOwn = caller.principal.key === principal.key && caller.view === view;
@@ -139,8 +150,7 @@ export class Tasks {
       return isOwn;
     });
     const viewed = upstreamIn(catalog.view, id) ?? upstreamIn(routed, id);
-    if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
-    return { upstream, viewed };
+    return viewed && upstream && { upstream, viewed };
   }
 
   /**
@@ -324,11 +334,12 @@ export class Tasks {
 
   /** Returns the state of a task; undefined if its upstream does not know it, is not connected, or sends a malformed one. */
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
-    const { links, upstreams, ids } = this.#parts;
-    const upstream = upstreams.get(known.upstream);
+    const { links, ids } = this.#parts;
+    const upstream = this.#findPlace(client, known)?.upstream;
     if (upstream === undefined) return undefined;
-    const link = links.findOpen(holder, upstream);
-    if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks) return undefined;
+    const isOwn = ({ users, tasks }: Link) => users.has(holder) && tasks.has(known.task);
+    const link = upstream.isRetired ? [...upstream.links()].find(isOwn) : links.findOpen(holder, upstream);
+    if (link?.run !== known.run || !UPSTREAM_DIALECTS[link.era].hasCoreTasks) return undefined;
     const { callMs } = upstream.config.timeouts;
     const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, context: undefined } as const;
     const call = link.connection.call('tasks/get', RawObject.of({ taskId: known.task }), limits);

@@ -26,8 +26,8 @@ export class MemoryTaskStore implements TaskStore {
     return [...(this.#tasks.get(client)?.values() ?? [])];
   }
 
-  async add(client: string, { upstream, task, holder, id }: KnownTask): Promise<void> {
-    const known = { upstream, task: detach(task), holder: detach(holder), id: detach(id) };
+  async add(client: string, { upstream, task, holder, run, id }: KnownTask): Promise<void> {
+    const known = { upstream, task: detach(task), holder: detach(holder), run: detach(run), id: detach(id) };
     const tasks = this.#tasks.get(client) ?? new KeptMap<KnownTask>();
     // Moved to the end, so that the client that added nothing for longest is removed first.
     this.#tasks.delete(client);
@@ -66,11 +66,11 @@ export class MemoryTaskStore implements TaskStore {
   }
 }
 
-function keyOf({ upstream, task, holder }: TaskAddress): string {
-  return JSON.stringify([upstream, holder, task]);
+function keyOf({ upstream, task, holder, run }: TaskAddress): string {
+  return JSON.stringify([upstream, holder, run, task]);
 }
 
 function bytesOf(known: KnownTask): number {
-  const { task, holder, id } = known;
-  return TASK_BYTES + CHAR_BYTES * (keyOf(known).length + task.length + holder.length + id.length);
+  const { task, holder, run, id } = known;
+  return TASK_BYTES + CHAR_BYTES * (keyOf(known).length + task.length + holder.length + run.length + id.length);
 }

@@ -36,8 +36,8 @@ const MEMBER = z
 const MEMBERS = z.array(MEMBER).readonly();
 const UPSTREAM = z.object({ upstream: TEXT, target: TEXT }).readonly();
 const OFFER = z.object({ upstream: TEXT, target: TEXT, era: TEXT, capabilityKey: TEXT, audience: TEXT }).readonly();
-const ADDRESS = z.object({ upstream: TEXT, task: TEXT, holder: TEXT }).readonly();
-const TASK = z.object({ upstream: TEXT, task: TEXT, holder: TEXT, id: TEXT }).readonly();
+const ADDRESS = z.object({ upstream: TEXT, task: TEXT, holder: TEXT, run: TEXT }).readonly();
+const TASK = z.object({ upstream: TEXT, task: TEXT, holder: TEXT, run: TEXT, id: TEXT }).readonly();
 const KEYED_CALL = z.object({ principal: TEXT, name: TEXT }).readonly();
 const CLAIM = z.union([
   z.object({ kind: z.literal('claimed') }).readonly(),

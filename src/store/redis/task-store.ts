@@ -31,7 +31,14 @@ const REMOVE = scriptOf(`
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])`);
 
-const TASK = z.object({ upstream: z.string(), task: z.string(), holder: z.string(), id: z.string() });
+const TASK = z.object({
+  upstream: z.string(),
+  task: z.string(),
+  holder: z.string(),
+  // Older entries have none.
+  run: z.string().default(''),
+  id: z.string(),
+});
 
 export class RedisTasks implements CommonTasks {
   readonly #redis: RedisAccess;
@@ -54,8 +61,8 @@ export class RedisTasks implements CommonTasks {
   async add(client: string, known: KnownTask): Promise<void> {
     const entries = this.#redis.keys.tasks(client);
     const field = fieldOf(known);
-    const { upstream, task, holder, id } = known;
-    const sealed = this.#redis.box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, id }));
+    const { upstream, task, holder, run, id } = known;
+    const sealed = this.#redis.box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, run, id }));
     const args = [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS];
     const excess = await this.#redis.connection.run(ADD, entries, args);
     if (Number(excess) > 0) this.#onLimit('knownTasksPerClient');
@@ -66,6 +73,6 @@ export class RedisTasks implements CommonTasks {
   }
 }
 
-function fieldOf({ upstream, holder, task }: TaskAddress): string {
-  return hashOf([upstream, holder, task]);
+function fieldOf({ upstream, holder, run, task }: TaskAddress): string {
+  return hashOf([upstream, holder, run, task]);
 }

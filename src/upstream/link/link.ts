@@ -68,6 +68,8 @@ export interface Link<Context = unknown, User extends LinkUser = LinkUser> exten
   readonly subscribers: KeptMap<Set<User>>;
   /** Running tasks by id. Clients poll them, so the link is not idle while there are any. */
   readonly tasks: KeptMap<RunningTask<Context>>;
+  /** Names the process if principals share it; else empty. The next process may choose the same id for a task of another principal. */
+  readonly run: string;
   /** Calls that use the link, also while nothing is in flight: between two polls of a task, and while a client is asked. */
   calls: number;
   /** Time of the last start or end of a call. Monotonic ms. */

@@ -1,4 +1,5 @@
 import { COMMAND } from '../../command-name.ts';
+import { randomUUID } from 'node:crypto';
 import { addAbortListener } from 'node:events';
 import type { Logger } from 'pino';
 import { GatewayError, upstreamError } from '../../errors.ts';
@@ -295,8 +296,9 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       const era = eraOf(hello.revision);
       const isModern = era === 'modern';
       const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : request;
+      const place = request.placeIn(era);
       link = {
-        place: request.placeIn(era),
+        place,
         audience,
         clientCapabilities,
         capabilityKey,
@@ -310,6 +312,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         users: new Set(),
         subscribers: new KeptMap(),
         tasks: new KeptMap(),
+        run: attempt.transport.isProcess && place.purpose === 'all' ? randomUUID() : '',
         calls: 0,
         usedMs: performance.now(),
         isRetired: false,

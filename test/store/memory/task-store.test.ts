@@ -10,7 +10,7 @@ test('limit knownTasksBytes: the longest inactive client loses its oldest tasks'
   const reached: string[] = [];
   const store = new MemoryTaskStore((limit) => reached.push(limit));
   const id = 'x'.repeat(LIMITS.knownTasksBytes / 10);
-  const taskOf = (task: string) => ({ upstream: 'up', task, holder: 'h', id });
+  const taskOf = (task: string) => ({ upstream: 'up', task, holder: 'h', run: '', id });
   for (const [client, task] of [
     ['bert', 'one'],
     ['anna', 'one'],

@@ -136,7 +136,7 @@ test('calls of a worker whose parent has gone fail at once as store-unavailable'
 test('a task that the parent cannot keep in time is no failure, and listed here', OPTIONS, async () => {
   const { one, other, close } = pipePair(() => undefined, 10); // subject
   const store = openTasks(one);
-  const known = { upstream: 'up', task: 't', holder: 'h', id: 'id' };
+  const known = { upstream: 'up', task: 't', holder: 'h', run: '', id: 'id' };
   other.serve(STORES.tasks.add, () => new Promise(() => undefined));
   other.serve(STORES.tasks.list, () => new Promise(() => undefined));
   await store.add('ann', known);

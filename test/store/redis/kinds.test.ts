@@ -77,7 +77,7 @@ async function useAll(config: RedisConfig): Promise<void> {
     await keyedCalls.end(keyed, 'm/1', 'end', 60_000);
     assert.deepEqual(await keyedCalls.claim(keyed, 'm/2', 60_000), { kind: 'ended', outcome: 'end' });
     const tasks = new RedisTasks(opened, () => undefined);
-    const task = { upstream: 'u', task: 't', holder: 'h', id: 'i' };
+    const task = { upstream: 'u', task: 't', holder: 'h', run: '', id: 'i' };
     await tasks.add(principal, task);
     assert.deepEqual(await tasks.list(principal), [task]);
     const offer = { upstream: principal, target: 't', era: '', capabilityKey: 'c', audience: '' };

@@ -8,7 +8,7 @@ import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/
 import { taskStoreContract } from '../task-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
-const TASK = { upstream: 'up', task: 't', holder: 'h', id: 'canary' };
+const TASK = { upstream: 'up', task: 't', holder: 'h', run: '', id: 'canary' };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig, onLimit: OnTaskLimit = () => undefined): Promise<SharedTaskStore> {
