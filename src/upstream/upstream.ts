@@ -206,10 +206,10 @@ export class Upstream<Context, User extends LinkUser> {
     this.leave(link);
   }
 
-  /** Closes a link that serves one call only. One that has no users any more may make room for a client that waits. */
+  /** Closes a link that has served its only call. One that has no users any more may make room for a client that waits. */
   leave(link: Link<Context, User>): void {
     link.usedMs = performance.now();
-    if (link.place.purpose === 'call') void this.#discard(link, 'released');
+    if (link.place.purpose === 'call' && link.calls === 0) void this.#discard(link, 'released');
     else if (link.users.size === 0) this.#quotas.closeSpares();
   }
 

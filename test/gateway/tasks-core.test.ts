@@ -269,6 +269,33 @@ test('cancelling a call of a task-only tool cancels its task', TIMEOUT, async ()
   assert.equal(tasks[0]?.status, 'cancelled');
 });
 
+for (const when of ['before its answer', 'while it is polled'] as const) {
+  // X-038
+  test(`isolation call: a task cancelled ${when} is cancelled remotely`, TIMEOUT, async () => {
+    const task = { taskId: '1', status: 'working', createdAt: '2026-01-01T00:00:00Z', ttl: 60_000, pollInterval: 10 };
+    await using up = await legacyUpstream({
+      capabilities: { tools: {}, tasks: { cancel: {}, requests: { tools: { call: {} } } } },
+      tools: [{ name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'required' } }],
+      answers: {
+        'tools/call': () => (when === 'while it is polled' ? { task } : undefined),
+        'tasks/get': () => task,
+        'tasks/cancel': () => ({ ...task, status: 'cancelled' }),
+      },
+    });
+    await using gateway = await testCore({ up: { ...up.config, isolation: 'call' } });
+    const client = await gateway.connect();
+    const method = when === 'while it is polled' ? 'tasks/get' : 'tools/call';
+    const called = client.send('tools/call', toolCall('up__job'), { id: '"c"' });
+    await waitUntil(() => up.requests(method).length > 0);
+    client.notify('notifications/cancelled', { requestId: 'c' });
+    await called;
+    if (method === 'tools/call') up.requests(method)[0]?.result({ task });
+    await waitUntil(() => up.requests('tasks/cancel').length === 1);
+    const links = () => [...(gateway.core.upstreams.get('up')?.links() ?? [])];
+    await waitUntil(() => links().every(({ place }) => place.purpose !== 'call'));
+  });
+}
+
 // X-022
 test('a tool that runs as a task is not called again when its process has gone', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((_, peer) => setImmediate(() => peer.crash()));

@@ -78,10 +78,13 @@ export class TaskCalls {
     exchange.isTaskCall = true;
     let isCreated = false;
     const asCancellable = (call: Call<Exchange>) =>
-      cancelledAsTask(call, (task) => {
-        if (isCreated) return;
-        link.connection.forgetProgress(exchange);
-        if (task !== undefined) driver.cancel(exchange, { upstream, link, task });
+      cancelledAsTask(call, async (late) => {
+        // A connection for one call would close with it.
+        upstream.beginCall(link);
+        const task = await late;
+        if (!isCreated) link.connection.forgetProgress(exchange);
+        if (!isCreated && task !== undefined) driver.cancel(exchange, { upstream, link, task });
+        upstream.endCall(link);
       });
     const answer = await sender.send(exchange, upstream, link, { params: sent, asCancellable }).answer;
     let made: CreatedTask | undefined;
@@ -196,14 +199,17 @@ function withoutTaskMeta(result: string): Answer {
 /**
  * Returns the call with another `cancel`, which sends no `notifications/cancelled`: a task is cancelled by its id.
  *
- * @param onLate runs when the upstream answers a cancelled call, with the id of the task if there is one.
+ * @param onCancel runs with the task that the upstream answers a cancelled call with; undefined if there is none.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
  */
-function cancelledAsTask(call: Call<Exchange>, onLate: (task: string | undefined) => void): Call<Exchange> {
+function cancelledAsTask(
+  call: Call<Exchange>,
+  onCancel: (late: Promise<string | undefined>) => Promise<void>,
+): Call<Exchange> {
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
   const taskIn = ({ result }: Answer & { readonly kind: 'result' }) =>
     unlessMalformed(() => RawObject.parse(result).object('task')?.string('taskId'), undefined);
-  const onAnswer = (answer: Answer) => onLate(answer.kind === 'result' ? taskIn(answer) : undefined);
+  const taskOf = (answer: Answer) => (answer.kind === 'result' ? taskIn(answer) : undefined);
   return {
     id: call.id,
     context: call.context,
@@ -213,7 +219,7 @@ function cancelledAsTask(call: Call<Exchange>, onLate: (task: string | undefined
     cancel: () => {
       call.abandon();
       reject(new GatewayError('cancelled'));
-      call.answer.then(onAnswer).catch(() => undefined);
+      void onCancel(call.answer.then(taskOf).catch(() => undefined));
     },
   };
 }

@@ -128,9 +128,10 @@ export class TaskDriver {
     return await this.#sender.send(exchange, upstream, link, { method, params, ...limits }).answer;
   }
 
-  /** Cancels the task at the upstream. Does not wait for the answer. */
+  /** Cancels the task at the upstream. Does not wait for the answer, but keeps the connection in use until then. */
   cancel({ client }: OpenExchange, { upstream, link, task }: TaskSite): void {
     const { callMs } = upstream.config.timeouts;
+    upstream.beginCall(link);
     const cancelling = link.connection.call('tasks/cancel', RawObject.of({ taskId: task }), {
       timeoutMs: callMs,
       maxMs: callMs,
@@ -142,6 +143,8 @@ export class TaskDriver {
     });
     // The task goes on until the upstream has answered.
     cancelling.abandon();
+    const end = () => upstream.endCall(link);
+    cancelling.answer.then(end, end);
   }
 }
 
