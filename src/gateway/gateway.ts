@@ -263,7 +263,7 @@ export class Gateway implements Front {
 
   async #runTask(exchange: OpenExchange): Promise<Answer> {
     const outcome = await this.#parts.tasks.request(exchange);
-    // A session is in one process with its connections, so the task belongs to another session.
+    // The tasks of a session are where the session is.
     if (outcome.kind === 'elsewhere') throw new GatewayError('unknown-task');
     return outcome;
   }

@@ -103,9 +103,11 @@ export class Tasks {
     if (id === undefined) throw new GatewayError('invalid-params', { message: '"taskId" must be a string' });
     const address = await ids.open(client.caller, id);
     this.assertAllowed(client, request, address);
-    const ownership = await owners.ownerOf({ kind: 'task', process: address.process });
-    // A task whose process is gone may be known to its upstream still.
-    if (ownership.kind === 'elsewhere') return ownership;
+    if (!holder.isOneClient) {
+      const ownership = await owners.ownerOf({ kind: 'task', process: address.process });
+      // A task whose process is gone may be known to its upstream still. That of a session is where the session is.
+      if (ownership.kind === 'elsewhere') return ownership;
+    }
     const { viewed, upstream } = this.placeOf(client, address);
     const asking = isOwn ? undefined : this.askAbout(client, request, address, exchange);
     if (asking !== undefined) await asking;
@@ -278,11 +280,14 @@ export class Tasks {
     const sent = withoutEnvelope((params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task)));
     const from = originOf(task);
     const answer = this.#parts.translator.toClient(exchange, from, await this.#send(exchange, task, sent));
-    if (method === 'tasks/result') release(task);
-    if (answer.kind === 'error') return withId(answer, task);
+    if (answer.kind === 'error') {
+      // After any other error the task goes on.
+      if (isUnknownTask(answer.error)) release(task);
+      return withId(answer, task);
+    }
     const result = RawObject.parse(answer.result);
+    if (method === 'tasks/result' || isTerminal(result.string('status'))) release(task);
     if (method === 'tasks/result') return { kind: 'result', result: withRelatedTask(result, task.id).toString() };
-    if (isTerminal(result.string('status'))) release(task);
     return withId(answer, task);
   }
 
