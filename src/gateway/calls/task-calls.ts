@@ -97,13 +97,22 @@ export class TaskCalls {
     const { result, state, task } = made;
     const site = { upstream, link, task, holder };
     isCreated = true;
-    if (plan === 'driven') {
+    if (exchange.failure !== undefined) {
+      // The client gets the failure, and not the task.
+      driver.cancel(exchange, site);
+      link.connection.forgetProgress(exchange);
+      throw exchange.failure;
+    }
+    const { dialect, caller } = exchange.client;
+    // The retry of a parked call may declare less than the call.
+    const isUpgraded = plan === 'upgraded' && dialect.taskRole(caller.capabilities) === 'polls';
+    if (!isUpgraded && plan !== 'client') {
       // Shows whose task the questions are about.
       hold(site, state, exchange, onLimit);
       const outcome = await driver.finish(exchange, site, state).finally(() => release(site));
       return { answer: outcome.kind === 'error' ? outcome : withoutTaskMeta(outcome.result), isTranslated: false };
     }
-    const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, result, state) : undefined;
+    const created = isUpgraded ? upgradedTasks.begin(exchange, site, result, state) : undefined;
     if (created === undefined) hold(site, state, exchange, onLimit);
     const id = JSON.stringify(await this.#seal(exchange, site));
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());

@@ -109,6 +109,7 @@ export class UpgradedTasks {
     const status = state.string('status');
     const upgraded = upgradeTask(state);
     if (failure !== undefined) {
+      if (!isTerminal(status)) await ask('tasks/cancel').catch(() => undefined);
       return this.#finish(running, site, upgraded, { kind: 'error', error: toRpcError(failure) });
     }
     if (status === 'cancelled') return this.#finish(running, site, upgraded, undefined);

@@ -130,7 +130,7 @@ test('questions of an upgraded task are in its state, each with a key of its own
 });
 
 test('a task with a question that its client did not declare fails with the capability', TIMEOUT, async () => {
-  const { memory } = coreTaskUpstream();
+  const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, { ...EXTENSIONS, sampling: {} });
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
@@ -139,6 +139,7 @@ test('a task with a question that its client did not declare fails with the capa
   const failed = await client.result('tasks/get', { taskId });
   assert.equal(failed['status'], 'failed');
   assert.match(JSON.stringify(failed['error']), /-32021/);
+  assert.equal(tasks[0]?.status, 'cancelled', 'it does not go on');
 });
 
 test('a response that is no valid answer is refused, and its question stays open', TIMEOUT, async () => {
