@@ -15,6 +15,7 @@ import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Owners } from '../exchange/owners.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
+import { ASK_LIMIT_MS } from '../clients/session.ts';
 import { type CallOutcome, isAnswer } from './call-outcome.ts';
 import { LateWrites } from './late-writes.ts';
 
@@ -104,7 +105,9 @@ export class KeyedCalls {
     const { store, settings, upstreams } = this.#parts;
     const { idempotency, sessions } = settings();
     const maxMs = upstreams.get(upstream)?.config.timeouts.maxMs ?? 0;
-    const keepMs = idempotency.keepMs + maxMs + sessions.parkMs;
+    // The longest time of a call: each round may last, and each question of it.
+    const callMs = LIMITS.inputRounds * (maxMs + Math.max(sessions.parkMs, ASK_LIMIT_MS));
+    const keepMs = idempotency.keepMs + callMs;
     try {
       const known = await store.claim(call, claim, keepMs);
       if (known.kind !== 'running' || !this.#isLate(known.claim)) return known;

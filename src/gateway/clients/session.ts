@@ -55,7 +55,7 @@ function sessionEnded(): GatewayError {
 }
 
 /** The time that a user has to answer. Then the upstream gets an error. */
-const ASK_LIMIT_MS = 600_000;
+export const ASK_LIMIT_MS = 600_000;
 
 export interface SessionEvents {
   /** An upstream begins to keep state for the session. See {@link ConnectionHolder.onStateKept}. */

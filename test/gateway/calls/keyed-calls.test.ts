@@ -6,10 +6,11 @@ import { META } from '../../../src/protocol/meta.ts';
 import { legacyUpstream, modernUpstream, refuseWith } from '../../support/http-upstream.ts';
 import { accepted, asker } from '../../support/asker.ts';
 import { openTestAudit } from '../../support/audit.ts';
-import { type TestClient, testCore, toolCall } from '../../support/core.ts';
+import { type TestClient, testCore, toolCall, UPSTREAM } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest, answersIn } from '../../support/modern-client.ts';
 import { answerOf, modernPost } from '../../support/modern-wire.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { openGateway } from '../../support/open-gateway.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
@@ -291,4 +292,44 @@ test('the time for which answers are kept is that of the config, at once', TIMEO
   const client = await gateway.connect();
   assert.equal(await call(client, keyed('up__count', 'k')), 1);
   await waitUntil(async () => Number(await call(client, keyed('up__count', 'k'))) > 1);
+});
+
+test('a call whose user takes long to answer is not made again', TIMEOUT, async (t) => {
+  const question = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } };
+  const memory = memoryUpstream({
+    isRaw: true,
+    lists: { tools: [{ name: 'ask', ...TOOL }] },
+    request: (peer, request) => {
+      const send = (value: object) => peer.send(result(request, { resultType: 'complete', ...value }));
+      if (request.method === 'server/discover')
+        return send({
+          supportedVersions: ['2026-07-28'],
+          capabilities: { tools: {} },
+          ttlMs: 0,
+          cacheScope: 'private',
+        });
+      const inputRequests = { a: { method: 'elicitation/create', params: question } };
+      const isFirst = request.params?.raw('requestState') === undefined;
+      send(isFirst ? { resultType: 'input_required', inputRequests, requestState: 's' } : { content: [], number: 1 });
+    },
+  });
+  const timeouts = { ...UPSTREAM.timeouts, maxMs: 60_000 };
+  await using gateway = await testCore({ up: { memory, era: 'modern', timeouts } });
+  const { sessions } = gateway.config;
+  const next = { ...gateway.config, idempotency: { keepMs: 60_000 }, sessions: { ...sessions, parkMs: 60_000 } };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  await client.result('tools/list');
+  const time = stopTime(t);
+  const asked = Promise.withResolvers<string>();
+  const first = client.request('tools/call', keyed('up__ask', 'k'), {
+    onMessage: (message) => {
+      if (message.kind === 'request') asked.resolve(message.id);
+    },
+  });
+  const id = await asked.promise;
+  time.pass(540_000);
+  assert.equal(await call(client, keyed('up__ask', 'k')), 'duplicate-call');
+  client.answer(id, { action: 'accept', content: {} });
+  assert.equal((await first).answer.kind, 'result');
 });
