@@ -191,7 +191,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     identity,
   });
   edge = opened;
-  replicas?.serve(core.gateway, opened.endpoints, () => opened.bodyBytes, {
+  await replicas?.serve(core.gateway, opened.endpoints, () => opened.bodyBytes, {
     onRingChanged: () => core.onKeysChanged(),
     onRingReplaced: () => core.onKeysLost(),
   });

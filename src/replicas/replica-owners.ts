@@ -77,7 +77,7 @@ export class ReplicaOwners implements Owners {
     this.#listeners = listeners;
   }
 
-  /** Joins the other processes. @throws {GatewayError} `store-unavailable` */
+  /** Joins the other processes, which give it no sessions until {@link announce}. @throws {GatewayError} `store-unavailable` */
   static async open(parts: ReplicaOwnersParts): Promise<ReplicaOwners> {
     const listeners = new Map<string, LossListener>();
     const remotes = new Map<string, RemoteOwner>();
@@ -189,7 +189,7 @@ export class ReplicaOwners implements Owners {
     return await this.#placements.claim(key, this.#nextSuccessor());
   }
 
-  /** Returns the next of the members that do not leave; undefined if there is none. */
+  /** Returns the next of the members that serve and do not leave; undefined if there is none. */
   #nextSuccessor(): Member | undefined {
     const staying = this.#placements.others.filter(({ isLeaving = false }) => !isLeaving);
     return staying[this.#lastSuccessor++ % staying.length];
@@ -203,6 +203,11 @@ export class ReplicaOwners implements Owners {
   async formerOf(session: SessionRef): Promise<Owner | undefined> {
     const member = await this.#placements.formerOf(sessionKey(session));
     return member === undefined ? undefined : this.#ownerAt(member);
+  }
+
+  /** Lets the others give it their sessions. Never rejects. */
+  async announce(): Promise<void> {
+    await this.#placements.announce();
   }
 
   /** Gives the sessions that are released from now on to other processes, and gets no new ones. @throws {GatewayError} `store-unavailable` */

@@ -10,7 +10,7 @@ export interface Member {
   /** `host:port` where other members connect. */
   readonly address: string;
   readonly version: string;
-  /** True if it gives its placements away and gets no new ones. */
+  /** True if the others give it nothing: it does not serve clients yet, or leaves and gives its placements away. */
   readonly isLeaving?: boolean;
 }
 

@@ -78,7 +78,8 @@ export class Placements {
   #members: ReadonlyMap<string, Member> = new Map();
   #self: Member;
   #joins = 0;
-  #isLeaving = false;
+  /** True until {@link announce}, and from {@link leave} on. */
+  #isLeaving = true;
   /** Monotonic ms. The lease may have lapsed from then on. */
   #leasedUntilMs = -Infinity;
   /** True while placements of an earlier member are held, which others may claim. */
@@ -95,7 +96,7 @@ export class Placements {
     this.#self = this.#nextSelf();
   }
 
-  /** Joins the members of the table. @throws {GatewayError} `store-unavailable` */
+  /** Joins the members of the table, which give it nothing until {@link announce}. @throws {GatewayError} `store-unavailable` */
   static async open(parts: PlacementsParts): Promise<Placements> {
     const placements = new Placements(parts);
     await placements.#join(placements.#self);
@@ -271,14 +272,27 @@ export class Placements {
     return id === undefined || id === this.#self.id ? undefined : await this.#living(id);
   }
 
+  /** Tells the other members that they can give placements to this one. If the table is out of reach, a later renewal does. Never rejects. */
+  async announce(): Promise<void> {
+    this.#isLeaving = false;
+    // One that is under way may have begun before.
+    await this.#renewing;
+    await this.renew();
+  }
+
   /** Tells the other members that this one leaves, so that they give it nothing. @throws {GatewayError} `store-unavailable` */
   async leave(): Promise<void> {
     this.#isLeaving = true;
     // A lease that has lapsed must not come back.
     if (!this.isCurrent) await this.renew();
-    this.#self = { ...this.#self, isLeaving: true };
-    await this.#parts.table.join(this.#self);
+    await this.#describe();
     this.#setMembers(await this.#parts.table.members());
+  }
+
+  /** Describes this member to the others as it is now. */
+  async #describe(): Promise<void> {
+    this.#self = { ...this.#self, isLeaving: this.#isLeaving };
+    await this.#parts.table.join(this.#self);
   }
 
   /** Renews the lease, or joins again if it has lapsed. Never rejects. */
@@ -304,7 +318,11 @@ export class Placements {
       await this.#join(this.#nextSelf());
       this.#parts.onRejoined?.();
       void table.unwatch(before).catch(ignore);
-    } else this.#leasedUntilMs = sentMs + table.leaseMs;
+    } else {
+      this.#leasedUntilMs = sentMs + table.leaseMs;
+      const own = members.find(({ id }) => id === this.#self.id);
+      if ((own?.isLeaving === true) !== this.#isLeaving) await this.#describe();
+    }
     this.#setMembers(members ?? (await table.members()));
     this.#check();
   }
@@ -331,8 +349,7 @@ export class Placements {
 
   #nextSelf(): Member {
     const { process, address, version } = this.#parts;
-    const member = { id: memberId(process, ++this.#joins), process, address, version };
-    return this.#isLeaving ? { ...member, isLeaving: true } : member;
+    return { id: memberId(process, ++this.#joins), process, address, version, isLeaving: this.#isLeaving };
   }
 
   /** Confirms the placements whose turn it is, without delaying the next renewal. If the table cannot be asked, does so again soon. */

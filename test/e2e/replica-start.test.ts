@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { initialize, post, rpc } from '../downstream/client.ts';
 import { startGateway } from '../support/gateway.ts';
+import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { assertWithin } from '../support/promised-time.ts';
 import { RedisServer } from '../support/redis.ts';
 import { TcpRelay } from '../support/tcp-relay.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 /** The argument of the first check at the start, `INFO server`, which comes after the connection was found to work. */
 const CHECK = '\r\nserver\r\n';
@@ -48,4 +53,39 @@ test('sessions of a replica with an unknown wrapping key are refused at once', {
   });
   assert.equal((await post(newer.endpoint(), rpc(1, 'ping'), session)).status, 200);
   assert.equal(older.logs().split('encrypts with a wrapping key').length, 2, 'once');
+});
+
+// R10
+test('a replica that does not serve yet gets no session of one that leaves', { timeout: 120_000 }, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-replica-start-'));
+  try {
+    const gate = join(dir, 'gate');
+    const slow = hostileStdio('gated-start', new Ledgers(dir), { start: '5m', call: '5m' }, { GATE: gate });
+    await using redis = await RedisServer.start();
+    const gateway = { redis: { url: redis.url, wrappingKeys: [randomBytes(32).toString('base64')] } };
+    await using leaving = await startGateway({ mcpServers: {}, gateway });
+    await using other = await startGateway({ mcpServers: {}, gateway });
+    const sessions = [await initialize(leaving.endpoint()), await initialize(leaving.endpoint())];
+    const starting = startGateway({ mcpServers: { slow }, gateway }, { args: ['--warm'] });
+    await waitUntil(async () => {
+      const text = await (await fetch(`${leaving.operatorUrl}/metrics`)).text();
+      return /^linkspan_replicas 3$/m.test(text);
+    });
+    leaving.kill('SIGTERM');
+    await waitUntil(async () => (await fetch(`${leaving.operatorUrl}/readyz`)).status === 503);
+    for (const url of [leaving.endpoint(), other.endpoint()]) {
+      for (const session of sessions) {
+        const got = await post(url, rpc(1, 'ping'), session);
+        assert.equal(got.status, 200, got.text);
+      }
+    }
+    await writeFile(gate, '');
+    await using started = await starting;
+    for (const session of sessions) {
+      const got = await post(started.endpoint(), rpc(2, 'ping'), session);
+      assert.equal(got.status, 200, got.text);
+    }
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
 });

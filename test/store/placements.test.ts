@@ -354,6 +354,23 @@ test('a member whose lease has lapsed leaves as another one', OPTIONS, async () 
   await one.placements.close();
 });
 
+test('a member gets nothing before it serves, also if that could not be told at once', OPTIONS, async () => {
+  let isAway = false;
+  const { table, memory } = tableWith({});
+  const { placements } = await join({ ...table, join: (member) => (isAway ? away() : memory.join(member)) });
+  const isTaking = async () => (await memory.members()).every(({ isLeaving = false }) => !isLeaving);
+  assert.equal(await isTaking(), false);
+  isAway = true;
+  await placements.announce();
+  assert.equal(await isTaking(), false);
+  isAway = false;
+  await placements.renew();
+  assert.equal(await isTaking(), true);
+  await placements.leave();
+  assert.equal(await isTaking(), false);
+  await placements.close();
+});
+
 test('a process hears that it has joined again, though members could not be listed', OPTIONS, async () => {
   let isAway = false;
   let joined = 0;

@@ -92,8 +92,8 @@ export interface Replicas extends MemberStores {
   readonly processes: () => number;
   /** Lets this replica answer operators for all. */
   answerForAll(parts: AnswerForAllParts): Promise<AnsweringForAll>;
-  /** Answers requests of other replicas from now on. Until then they get 503. */
-  serve(front: Front, endpoints: Endpoints, bodyBytes: () => number, callbacks: RingCallbacks): void;
+  /** Answers requests of other replicas from now on, and may get their sessions. Until then requests get 503. Never rejects. */
+  serve(front: Front, endpoints: Endpoints, bodyBytes: () => number, callbacks: RingCallbacks): Promise<void>;
   /** Hands over all sessions, and closes the port and the connection to the place of their state. */
   close(): Promise<void>;
 }
@@ -179,7 +179,7 @@ export async function joinReplicas(
       await all.catchUp(0);
       return { port: all.port, catchUp };
     },
-    serve: (front, endpoints, bodyBytes, callbacks) => {
+    serve: async (front, endpoints, bodyBytes, callbacks) => {
       place.onServing?.();
       handle = forwardedRequests({ front, endpoints, log, callers, bodyBytes });
       const watch = new RingWatch(place.keys, keys, log, {
@@ -191,6 +191,7 @@ export async function joinReplicas(
         },
       });
       running.defer(() => watch.close());
+      await owners.announce();
     },
     close: () => running[Symbol.asyncDispose](),
   };
