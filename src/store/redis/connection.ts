@@ -290,7 +290,7 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
   let lastError: string | undefined;
   // Without a listener the error of a failed connection would end the process. The next command reports it.
   const noteError = (error: Error) => {
-    lastError = error.message || systemCode(error);
+    if (!error.message.includes(OFFLINE)) lastError = error.message || systemCode(error);
   };
   const forgetError = () => {
     lastError = undefined;
@@ -342,9 +342,17 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
   // Nobody would handle the errors of the channels that the library restores by itself.
   const subscriptions = new Redis({ ...options, autoResubscribe: false });
   for (const client of [commands, subscriptions]) client.on('error', noteError);
+  // The library would go on in database 0.
+  commands.on('error', (error) => isOfSelect(error) && commands.disconnect(true));
   commands.on('ready', forgetError);
   const subscriber = () => undefined;
   return { commands, subscriptions, subscriber, socketError, localHost: () => commands.stream?.localAddress };
+}
+
+/** Returns whether Redis has refused to use a database. */
+function isOfSelect(error: Error): boolean {
+  const command = isReply(error) && 'command' in error ? error.command : undefined;
+  return typeof command === 'object' && command !== null && 'name' in command && command.name === 'select';
 }
 
 /** Returns the connection to the node of a cluster that has the channels. The library names it nowhere in its interface. */

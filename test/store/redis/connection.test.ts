@@ -243,6 +243,39 @@ test('a start without Redis fails in words that name the setting', OPTIONS, asyn
   });
 });
 
+test('a database that Redis does not have is not replaced by another one', OPTIONS, async () => {
+  const { url } = await redis;
+  const opening = RedisConnection.open(
+    redisConfig(`${url}/20`),
+    { onCommandFailed: () => undefined },
+    { startMs: 1_000 },
+  );
+  const message = /^Redis cannot be used at 127\.0\.0\.1:\d+ \(gateway\.redis\.url\): ERR DB index is out of range$/;
+  await assert.rejects(opening, { name: 'StartError', message });
+});
+
+test('a database that is refused to a new connection is not replaced by another one', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  await using relay = await TcpRelay.open(server.port);
+  await using admin = await open(server);
+  const events = { onCommandFailed: () => undefined };
+  const config = redisConfig(`redis://127.0.0.1:${relay.port}/5`);
+  await using connection = await RedisConnection.open(config, events, { startMs: PATIENCE_MS });
+  await connection.command('SET', 'a', 'of database 5');
+  await admin.command('ACL', 'SETUSER', 'default', '-select');
+  relay.cut();
+  relay.restore();
+  await waitUntil(() => relay.connections > 0);
+  for (let n = 0; n < 20; n++) await assert.rejects(connection.command('GET', 'a'), isUnavailable);
+  await admin.command('ACL', 'SETUSER', 'default', '+select');
+  await waitUntil(() =>
+    connection.command('GET', 'a').then(
+      (got) => got === 'of database 5',
+      () => false,
+    ),
+  );
+});
+
 test('the address of this machine toward Redis is known', OPTIONS, async () => {
   await using connection = await open(await redis);
   assert.equal(connection.localHost, '127.0.0.1');
