@@ -31,6 +31,7 @@ const EXAMPLES = [
 
 /** Runs the command that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
+  if (argv[0] === 'run') (await import('./cli/held-signals.ts')).holdSignals();
   // Compiled code is kept for the flags with which it was compiled, so they come first.
   const { keepObjectsYoung } = await import('./young-objects.ts');
   keepObjectsYoung();

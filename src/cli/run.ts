@@ -3,6 +3,7 @@ import { type ListeningGateway, serve } from '../compose/serve.ts';
 import { isExpected } from '../telemetry/log-error.ts';
 import { startsWithGateway } from '../config/values/upstream-config.ts';
 import { VERSION } from '../version.ts';
+import { passOnHeldSignals } from './held-signals.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
@@ -31,6 +32,7 @@ export async function run(options: RunOptions): Promise<number> {
     const rotated = started.promise.then((gateway) => gateway.rotateKeys());
     rotated.catch((err: unknown) => log.error({ err }, 'the sealing key could not be replaced'));
   });
+  passOnHeldSignals();
   let shown: unknown;
   const showFailure = (thrown: unknown): void => {
     if (thrown === shown) return;

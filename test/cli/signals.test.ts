@@ -131,6 +131,28 @@ test('SIGHUP does not stop a gateway that was started without a terminal', BOUND
   assert.equal((await fetch(`${gateway.operatorUrl}/livez`)).status, 200);
 });
 
+/** A module that sends signals to its own process as soon as it loads the code of `run`. */
+const SIGNALS_EARLY = `import { registerHooks } from 'node:module';
+let isSent = false;
+registerHooks({
+  resolve(specifier, context, next) {
+    if (!isSent && /[/]run[.-]/.test(specifier)) {
+      isSent = true;
+      for (const signal of ['SIGHUP', 'SIGUSR2']) process.kill(process.pid, signal);
+    }
+    return next(specifier, context);
+  },
+});
+`;
+
+// N-08
+test('SIGHUP and SIGUSR2 while the code is loaded have their effect later', BOUNDED, async () => {
+  const module = `data:text/javascript,${encodeURIComponent(SIGNALS_EARLY)}`;
+  await using gateway = await startGateway({ mcpServers: {} }, { env: { NODE_OPTIONS: `--import=${module}` } });
+  await gateway.waitForLog((line) => (line.includes('sealing keys rotated') ? true : undefined));
+  await gateway.waitForLog((line) => (/"cause":"signal".*config is unchanged/.test(line) ? true : undefined));
+});
+
 /** More than the buffers of a connection take. */
 const LARGE = 8 << 20;
 
