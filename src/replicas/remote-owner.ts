@@ -21,6 +21,8 @@ const KEY_WAIT_MS = 500;
 const KEY_RETRY_MS = 50;
 /** The interval in which the newest key is tried while a connection with an older one serves. */
 const RENEW_MS = 500;
+/** Nothing is passed on for this long after another process has answered at the address: the lease of the one before lapses in this time. */
+const GONE_MS = 5_000;
 
 /** Returns a handler for an answer that does not matter. @param onEnd runs when there is one, or will be none. */
 function ignoring(onEnd: () => void): ExchangeHandler {
@@ -39,6 +41,8 @@ export class RemoteOwner implements Owner {
   readonly #retired = new Set<OutgoingChannel>();
   /** Monotonic ms. The newest key is not tried again before. */
   #renewMs = -Infinity;
+  /** Monotonic ms. The process at the address is another one until then. */
+  #goneMs = -Infinity;
   #isDestroyed = false;
   /** The shared parts of heads, as texts. */
   readonly #senders = new WeakMap<Principal, { readonly view: string; readonly text: string }>();
@@ -67,7 +71,7 @@ export class RemoteOwner implements Owner {
       this.#metrics.countForwarded('unreachable');
       throw unreadable();
     }
-    const ready = this.#ready();
+    const ready = performance.now() < this.#goneMs ? undefined : this.#ready();
     const channel = ready instanceof Promise ? await ready : ready;
     if (channel === undefined) {
       this.#metrics.countForwarded('unreachable');
@@ -85,6 +89,7 @@ export class RemoteOwner implements Owner {
     relayed.start(channel.begin(this.#senderText(principal, view), forwarded, isLast, relayed), text);
     const outcome = await relayed.outcome;
     this.#metrics.countForwarded(outcome);
+    if (outcome === 'misdirected') this.#goneMs = performance.now() + GONE_MS;
     return outcome === 'misdirected' && !outgoing.headersSent ? 'unreachable' : 'answered';
   }
 

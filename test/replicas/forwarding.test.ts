@@ -215,14 +215,20 @@ test('a response that its owner destroys is broken for the client', OPTIONS, asy
   assert.match(await unknown.text(), /"executed":"unknown"/);
 });
 
-test('a request that is not accepted was not executed', OPTIONS, async () => {
-  await using opened = await openPair((exchange, { target }) => exchange.refuse(target === '/mcp' ? 421 : 503));
+test('a request that is not accepted was not executed', OPTIONS, async (t) => {
+  const time = stopTime(t);
+  await using opened = await openPair((exchange, { target }) => exchange.refuse(target === '/mcp' ? 503 : 421));
   for (const url of [opened.url, `${opened.url}/other`]) {
     const response = await fetch(url, { method: 'POST', body: '{}' });
     assert.equal(response.status, 503);
     assert.match(await response.text(), /"executed":"no","retryable":true/);
   }
-  assert.deepEqual(opened.outcomes, ['misdirected', 'refused']);
+  assert.deepEqual(opened.outcomes, ['refused', 'misdirected']);
+  // The process that answered is not the one that has the session, so that the next requests wait for its lease.
+  assert.equal((await fetch(opened.url, { method: 'POST', body: '{}' })).status, 599);
+  assert.deepEqual(opened.outcomes, ['refused', 'misdirected', 'unreachable']);
+  time.pass(5_000);
+  assert.equal((await time.passUntil(fetch(opened.url, { method: 'POST', body: '{}' }), 100)).status, 503);
 });
 
 test('a request whose principal has too many claims for a frame fails alone', OPTIONS, async () => {
