@@ -3,11 +3,18 @@ import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import { ApiKeys } from '../auth/api-key.ts';
 import type { Config } from '../config/values/config.ts';
-import { newOperatorToken, removeOperatorFile, writeOperatorFile } from '../store/disk/operator-file.ts';
+import {
+  newOperatorToken,
+  readOperatorFile,
+  removeOperatorFile,
+  writeOperatorFile,
+} from '../store/disk/operator-file.ts';
 import { VERSION } from '../version.ts';
 
 /** The name of the operator with the key in the state directory. */
 const LOCAL_OPERATOR = 'local';
+/** The file is written again after this time if there is none: its disk was full, or another replica with the same directory has removed its own. */
+const KEEP_MS = 10_000;
 
 export interface OperatorAccessParts {
   readonly startedAtMs: number;
@@ -22,8 +29,12 @@ export class OperatorAccess {
   readonly #token = newOperatorToken();
   #config: Config;
   #keys: ApiKeys;
-  /** The URL in the file; undefined if there is no file. */
+  /** The URL in the file; undefined if there is to be no file. */
   #url: string | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #keeping: Promise<void> | undefined;
+  /** True while the log says that the file cannot be written. */
+  #isReported = false;
 
   constructor(config: Config, parts: OperatorAccessParts) {
     this.#parts = parts;
@@ -56,16 +67,32 @@ export class OperatorAccess {
   async announce(url: string | undefined): Promise<void> {
     if (!this.#parts.ownsState || url === this.#url) return;
     if (url === undefined) return await this.withdraw();
+    this.#url = url;
+    await this.#write(url);
+    this.#timer ??= setInterval(() => {
+      this.#keeping = this.#keep();
+    }, KEEP_MS).unref();
+  }
+
+  /** Writes the file again if there is none. Never rejects. */
+  async #keep(): Promise<void> {
+    await this.#keeping;
+    const found = await readOperatorFile(this.#config.stateDir).catch(String);
+    if (found === undefined && this.#url !== undefined) await this.#write(this.#url);
+  }
+
+  async #write(url: string): Promise<void> {
     const { stateDir, defaultStateDir, file: configFile } = this.#config;
     const { log, startedAtMs } = this.#parts;
     const startedAt = new Date(startedAtMs).toISOString();
     const content = { url, token: this.#token, pid: process.pid, version: VERSION, configFile, startedAt };
     try {
       await writeOperatorFile(stateDir, content);
-      this.#url = url;
+      this.#isReported = false;
     } catch (thrown) {
-      const message = 'the command line cannot find this gateway, because its file cannot be written';
-      log.warn({ err: thrown, stateDir }, message);
+      const message = 'the command line cannot find this gateway until its file can be written';
+      if (!this.#isReported) log.warn({ err: thrown, stateDir }, message);
+      this.#isReported = true;
       return;
     }
     if (defaultStateDir === stateDir) return;
@@ -83,6 +110,9 @@ export class OperatorAccess {
   async withdraw(): Promise<void> {
     if (this.#url === undefined) return;
     this.#url = undefined;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    await this.#keeping;
     const { stateDir, defaultStateDir } = this.#config;
     for (const dir of new Set([stateDir, defaultStateDir])) {
       await removeOperatorFile(dir, this.#token).catch((thrown: unknown) =>
