@@ -2,6 +2,7 @@ import { startCore } from '../compose/start-core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import type { UpstreamStatus } from '../operator/admin/answers.ts';
+import { lockState } from '../store/disk/state-lock.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { countText, print, printError } from './operator/output.ts';
@@ -22,9 +23,13 @@ export async function prefetch(options: StartOptions): Promise<number> {
   const { config: configured, log } = await start('stdio', options);
   const config = { ...configured, upstreams: configured.upstreams.map(withPatience) };
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
+  // The directory is left to a gateway that starts meanwhile. One that cannot be written is refused here.
+  const lock = await lockState(config.stateDir);
+  await lock?.release();
+  const transports = await upstreamTransports(config, metrics, log);
+  const core = await startCore(config, metrics, transports, log, { mayOwnState: false });
   try {
-    if (!core.keepsState) {
+    if (lock === undefined) {
       printError(
         `a running gateway uses ${config.stateDir} and stores the lists itself; each upstream is started once beside it\n`,
       );

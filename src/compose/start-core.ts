@@ -57,8 +57,8 @@ export async function startCore(
   const { mayOwnState: mayOwn = true, counters, rateTable, processes, tracing } = options;
   const audit = options.audit === undefined ? undefined : new AuditRecorder(options.audit);
   const state = options.state ?? (await openLocalState(config, metrics, log, mayOwn));
-  if (state.notice !== undefined) {
-    log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  if (mayOwn && state.notice !== undefined) {
+    log.warn({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
   options.identity?.use(state.keys);
   const sealer = await Sealer.open(options.keys ?? state.keys);

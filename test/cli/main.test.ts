@@ -9,7 +9,9 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Child } from '../support/child.ts';
 import { type Ran, runCli } from '../support/cli.ts';
+import { startGateway } from '../support/gateway.ts';
 import { MAIN } from '../support/program.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -136,6 +138,31 @@ test('prefetch stores the lists of each upstream, and names those that failed', 
     'memory.legacy.json',
     'memory.listed',
   ]);
+});
+
+test('a gateway that starts during a prefetch keeps its sessions, and is found', BOUNDED, async () => {
+  const own = await mkdtemp(join(dir, 'prefetch-'));
+  const mark = join(own, 'started');
+  const program = `fs.writeFileSync(${JSON.stringify(mark)}, ''); process.stdin.on('end', () => process.exit()).resume()`;
+  const slow = { command: process.execPath, args: ['-e', program] };
+  const file = join(own, 'prefetch.json');
+  await writeFile(file, JSON.stringify({ mcpServers: { slow }, gateway: { stateDir: join(own, 'state') } }));
+  await using prefetch = await Child.start(process.execPath, [MAIN, 'prefetch', '--config', file]);
+  await waitUntil(() => existsSync(mark));
+  await using beside = await startGateway({ mcpServers: {} }, { dir: own });
+  assert.doesNotMatch(beside.logs(), /sessions are not kept/);
+  assert.ok(prefetch.running);
+  assert.equal((await linkspan(['healthcheck', '--config', beside.configFile])).code, 0);
+});
+
+test('prefetch refuses a state directory that it cannot write', BOUNDED, async () => {
+  const place = join(dir, 'no-directory');
+  await writeFile(place, '');
+  const gateway = { stateDir: join(place, 'state') };
+  await writeFile(join(dir, 'unwritable.json'), JSON.stringify({ mcpServers: {}, gateway }));
+  const { code, stderr } = await linkspan(['prefetch', '--config', 'unwritable.json']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^linkspan: .*no-directory/m);
 });
 
 test('prefetch says that replicas do not read what it stores', BOUNDED, async () => {
