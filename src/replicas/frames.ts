@@ -29,6 +29,9 @@ export const MAX_FRAME_BYTES: number = HEAD_BYTES + MAX_PAYLOAD_BYTES;
 /** The greatest number of an exchange. */
 export const MAX_EXCHANGE = 0xff_ff_ff_ff;
 
+/** Status of a request on a connection whose key has ended. */
+export const UNTRUSTED = 403;
+
 export interface Frame {
   readonly kind: number;
   /** True if the body of its sender ends with this frame. */

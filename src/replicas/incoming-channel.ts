@@ -3,7 +3,7 @@ import { Channel } from './channel.ts';
 import { type ForwardedHead, ForwardedHeadParser } from './forwarded-head.ts';
 import { ForwardedRequest } from './forwarded-request.ts';
 import { ForwardedResponse } from './forwarded-response.ts';
-import { type Frame, FRAME, numberFrame, requestTexts } from './frames.ts';
+import { type Frame, FRAME, numberFrame, requestTexts, UNTRUSTED } from './frames.ts';
 
 /** A request of another replica, while it is answered. */
 export interface ServedExchange {
@@ -67,15 +67,12 @@ export class IncomingChannel {
   #onRequest({ exchange: number, isLast, payload }: Frame, body: Buffer | undefined): void {
     if (number <= this.#last) throw new RangeError('a number of an exchange is used again');
     this.#last = number;
-    if (!this.#parts.isTrusted()) {
-      this.#channel.destroy();
-      return;
-    }
-    const texts = requestTexts(payload);
+    const isTrusted = this.#parts.isTrusted();
+    const texts = isTrusted ? requestTexts(payload) : undefined;
     const head = texts === undefined ? undefined : this.#parser.parse(...texts);
-    const refusal = head === undefined ? UNREADABLE_HEAD : this.#refusal(head);
+    const refusal = head === undefined ? undefined : this.#refusal(head);
     if (head === undefined || refusal !== undefined) {
-      const [status, reason] = refusal ?? UNREADABLE_HEAD;
+      const [status, reason] = isTrusted ? (refusal ?? UNREADABLE_HEAD) : ENDED_KEY;
       this.#parts.onRefused(reason);
       this.#channel.write(numberFrame(FRAME.refused, number, status));
       return;
@@ -129,4 +126,6 @@ export class IncomingChannel {
 }
 
 const UNREADABLE_HEAD: Refusal = [400, 'envelope'];
+/** What was accepted before goes on. */
+const ENDED_KEY: Refusal = [UNTRUSTED, 'key'];
 const EMPTY = Buffer.alloc(0);

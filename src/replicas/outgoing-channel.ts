@@ -13,6 +13,7 @@ import {
   requestFrame,
   type ForwardedResponseHead,
   responseParts,
+  UNTRUSTED,
 } from './frames.ts';
 import type { InternalKey } from './internal-keys.ts';
 import { CHANNEL_PROTOCOL, INTERNAL_TLS } from './internal-tls.ts';
@@ -220,10 +221,14 @@ export class OutgoingChannel {
       case FRAME.window:
         exchange.body.grant(payload.readUInt32BE(0));
         return;
-      case FRAME.refused:
+      case FRAME.refused: {
+        const status = payload.readUInt32BE(0);
+        // The next request connects with another key.
+        if (status === UNTRUSTED) this.#isRetired = true;
         this.#end(exchange);
-        handler.onRefused(payload.readUInt32BE(0));
+        handler.onRefused(status);
         return;
+      }
       case FRAME.reset:
         this.#end(exchange);
         handler.onBroken();

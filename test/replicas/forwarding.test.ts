@@ -373,11 +373,13 @@ test('a replica that is asked for an unknown key reads it, and the request goes 
 });
 
 // SEC-45
-test('a connection whose key has ended gets no further answer', OPTIONS, async () => {
-  let handled = 0;
-  await using opened = await openPair(({ outgoing }) => {
-    handled++;
-    outgoing.end();
+test('a connection whose key has ended sends no further request, and gets earlier answers', OPTIONS, async () => {
+  const { promise: finishing, resolve: finish } = Promise.withResolvers<void>();
+  const handled: string[] = [];
+  await using opened = await openPair(({ outgoing }, { target }) => {
+    handled.push(target);
+    if (target === '/mcp') outgoing.end();
+    else void finishing.then(() => outgoing.end('slow'));
   });
   const owner = new InternalKeys();
   const old = freshKey(Date.now());
@@ -395,9 +397,19 @@ test('a connection whose key has ended gets no further answer', OPTIONS, async (
   const url = typeof address === 'object' && address !== null ? `http://127.0.0.1:${address.port}/mcp` : '';
   try {
     assert.equal((await fetch(url)).status, 200);
-    opened.keys.update([freshKey(Date.now())]);
-    assert.match(await (await fetch(url)).text(), /"executed":"unknown"/);
-    assert.equal(handled, 1);
+    const slow = fetch(`${url}/slow`);
+    await waitUntil(() => handled.length === 2);
+    const ring = [freshKey(Date.now())];
+    opened.keys.update(ring);
+    const refused = await fetch(url);
+    assert.equal(refused.status, 503);
+    assert.match(await refused.text(), /"executed":"no"/);
+    assert.deepEqual(handled, ['/mcp', '/mcp/slow']);
+    // It is asked for the old key at the next connection, and reads the ring.
+    owner.onUnknown = () => owner.update(ring);
+    assert.equal((await fetch(url)).status, 200);
+    finish();
+    assert.equal(await (await slow).text(), 'slow');
   } finally {
     remote.destroy();
     front.closeAllConnections();
