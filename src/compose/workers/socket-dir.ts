@@ -1,5 +1,7 @@
 import { messageOf, systemCode } from '../../thrown.ts';
+import { once } from 'node:events';
 import { lstat, mkdtemp, readdir, rm, rmdir, stat, unlink } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { StartError } from '../../errors.ts';
@@ -20,28 +22,50 @@ export class SocketDir implements AsyncDisposable {
 
   /**
    * Makes a folder below the state directory, if this process owns it and its path is short enough. Else it is below the folder for
-   * temporary files.
+   * temporary files, as on a full disk or a file system without sockets.
    *
    * @throws {StartError} if no such folder can be made.
    */
   static async open(stateDir: string, ownsState: boolean): Promise<SocketDir> {
-    const isBelowState = ownsState && Buffer.byteLength(stateDir) <= MAX_PATH_BYTES;
-    const parent = isBelowState ? stateDir : tmpdir();
-    const prefix = isBelowState ? PREFIX : `linkspan-${PREFIX}${ownsState ? await nameOf(stateDir) : ''}`;
     try {
-      // A parent that was killed has left its folder behind.
-      if (ownsState) await removeOld(parent, prefix);
-      // mkdtemp lets nobody else enter.
-      return new SocketDir(await mkdtemp(join(parent, prefix)));
+      if (ownsState && Buffer.byteLength(stateDir) <= MAX_PATH_BYTES) {
+        const dir = await SocketDir.#make(stateDir, PREFIX, true).catch(ifSystemError);
+        if (dir !== undefined) return dir;
+      }
+      const prefix = `linkspan-${PREFIX}${ownsState ? await nameOf(stateDir) : ''}`;
+      return await SocketDir.#make(tmpdir(), prefix, ownsState);
     } catch (thrown) {
       const why = messageOf(thrown);
       throw new StartError(`the sockets of workers need a folder (gateway.workers): ${why}`, { cause: thrown });
     }
   }
 
+  /** Makes a folder in which sockets can be. */
+  static async #make(parent: string, prefix: string, ownsState: boolean): Promise<SocketDir> {
+    // A parent that was killed has left its folder behind.
+    if (ownsState) await removeOld(parent, prefix);
+    // mkdtemp lets nobody else enter.
+    const dir = new SocketDir(await mkdtemp(join(parent, prefix)));
+    try {
+      const server = createServer().listen(join(dir.path, '0.sock'));
+      await once(server, 'listening');
+      server.close();
+      await once(server, 'close');
+      return dir;
+    } catch (thrown) {
+      await dir[Symbol.asyncDispose]();
+      throw thrown;
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await rm(this.path, { recursive: true, force: true });
   }
+}
+
+/** Returns undefined for an error of the system. @throws any other one. */
+function ifSystemError(thrown: unknown): undefined {
+  if (systemCode(thrown) === undefined) throw thrown;
 }
 
 /** Returns a short name of a state directory, which no other one on this machine has. */

@@ -77,3 +77,10 @@ test('a long path, or a state directory of another process, has no sockets', asy
     await rm(stateDir, { recursive: true });
   }
 });
+
+test('a state directory in which no folder can be made has no sockets', async () => {
+  // As one on a full disk.
+  await using dir = await SocketDir.open('/proc/self', true);
+  assert.equal(dirname(dir.path), tmpdir());
+  assert.deepEqual(await readdir(dir.path), []);
+});
