@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface, type Interface } from 'node:readline';
@@ -182,4 +182,20 @@ test('a suspended owner still owns the directory', OPTIONS, async () => {
   const lock = await lockState(dir.path);
   assert.ok(lock);
   await lock.release();
+});
+
+test('a lock ends also where its socket cannot be removed', OPTIONS, async () => {
+  await using dir = await testDir();
+  const lock = await lockState(dir.path);
+  assert.ok(lock !== undefined);
+  const owner = join(dir.path, 'owner');
+  await rename(owner, join(dir.path, 'before'));
+  // As a disk that has become read-only, it refuses the removal.
+  await writeFile(owner, '');
+  await lock.release();
+  await rm(owner);
+  await rename(join(dir.path, 'before'), owner);
+  const next = await lockState(dir.path);
+  assert.ok(next !== undefined);
+  await next.release();
 });
