@@ -13,7 +13,7 @@ import { VERSION } from '../version.ts';
 
 /** The name of the operator with the key in the state directory. */
 const LOCAL_OPERATOR = 'local';
-/** The file is written again after this time if there is none: its disk was full, or another replica with the same directory has removed its own. */
+/** The file is written again after this time if there is none. A full disk, or another replica with the same directory, can be the reason. */
 const KEEP_MS = 10_000;
 
 export interface OperatorAccessParts {

@@ -21,7 +21,7 @@ const KEY_WAIT_MS = 500;
 const KEY_RETRY_MS = 50;
 /** The interval in which the newest key is tried while a connection with an older one serves. */
 const RENEW_MS = 500;
-/** Nothing is passed on for this long after another process has answered at the address: the lease of the one before lapses in this time. */
+/** Nothing is passed on for this long after another process has answered at the address. The lease of the one before lapses meanwhile. */
 const GONE_MS = 5_000;
 
 /** Returns a handler for an answer that does not matter. @param onEnd runs when there is one, or will be none. */

@@ -373,7 +373,7 @@ test('a replica that is asked for an unknown key reads it, and the request goes 
 });
 
 // SEC-45
-test('a connection whose key has ended sends no further request, and gets earlier answers', OPTIONS, async () => {
+test('a connection whose key has ended sends nothing more, and gets earlier answers', OPTIONS, async () => {
   const { promise: finishing, resolve: finish } = Promise.withResolvers<void>();
   const handled: string[] = [];
   await using opened = await openPair(({ outgoing }, { target }) => {
