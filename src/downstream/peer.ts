@@ -197,11 +197,13 @@ export class Peer {
 
   async #answer(message: Message, principal: Principal): Promise<string | undefined> {
     const { front, sink } = this.#parts;
-    if (this.#opening !== undefined) await this.#opening;
+    // A client may send it before `initialize` is answered, to see whether anybody is there.
+    const isPing = message.kind === 'request' && message.method === 'ping';
+    if (!isPing && this.#opening !== undefined) await this.#opening;
     const session = this.#session;
     if (session === undefined) {
       if (message.kind !== 'request') return undefined;
-      if (message.method === 'ping') return responseText(message.id, EMPTY_RESULT);
+      if (isPing) return responseText(message.id, EMPTY_RESULT);
       return errorText(new GatewayError('invalid-request', { message: 'send initialize first' }), message.id);
     }
     switch (message.kind) {

@@ -227,7 +227,8 @@ export class Gateway implements Front {
     if (session.inFlight.has(idKey(id))) {
       throw new GatewayError('invalid-request', { message: `a request with id ${id} is already in flight` });
     }
-    if (session.inFlight.size >= this.#parts.settings().limits.inFlightPerSession) {
+    // Clients that get no answer to a ping give their session up, with all that is under way.
+    if (request.method !== 'ping' && session.inFlight.size >= this.#parts.settings().limits.inFlightPerSession) {
       throw tooManyInFlight(session.inFlight.size);
     }
     const exchange = new OpenExchange(client, session, request, sink);

@@ -7,6 +7,7 @@ import type { LimitName } from '../../src/limits.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
 import { testCore } from '../support/core.ts';
+import { memoryUpstream } from '../support/memory-upstream.ts';
 import { modernText } from '../support/modern-wire.ts';
 import { rpc } from './client.ts';
 import { holdingUpstream } from './posts.ts';
@@ -27,8 +28,7 @@ interface Sent {
 }
 
 /** A client on two streams of messages, in front of a core with one upstream. */
-async function peering() {
-  const upstream = holdingUpstream();
+async function peering(upstream = holdingUpstream()) {
   const gateway = await testCore({ up: { memory: upstream.memory } });
   const sent = new Waitlist<Sent | readonly Sent[]>();
   const limits: LimitName[] = [];
@@ -81,6 +81,20 @@ test('before initialize only ping is answered', OPTIONS, async () => {
   assert.deepEqual(to.sent.items[0], { jsonrpc: '2.0', id: 1, result: {} });
   assert.partialDeepStrictEqual(to.sent.items[1], { id: 2, error: { data: { code: 'invalid-request' } } });
   assert.equal(to.sent.items.length, 2);
+});
+
+// L-013
+test('a ping is answered while initialize waits for the lists of an upstream', OPTIONS, async () => {
+  const gate = Promise.withResolvers<void>();
+  const memory = memoryUpstream({ start: () => gate.promise });
+  await using to = await peering({ ...holdingUpstream(), memory });
+  const opening = to.receive(hello());
+  await memory.until(() => (memory.starts > 0 ? true : undefined));
+  await to.receive(rpc(1, 'ping'));
+  assert.deepEqual(to.sent.items, [{ jsonrpc: '2.0', id: 1, result: {} }]);
+  gate.resolve();
+  await opening;
+  assert.ok('result' in (await to.answer(0)));
 });
 
 test('a client whose initialize is refused may send it again', OPTIONS, async () => {

@@ -169,20 +169,21 @@ test('a call releases its slot while its client answers a question', TIMEOUT, as
   await other.result('tools/call', toolCall('up__echo'));
 });
 
-// G5
-test('a session has a bounded number of requests under way', TIMEOUT, async () => {
+// G5, L-013
+test('a session has a bounded number of requests under way, pings aside', TIMEOUT, async () => {
   const { memory, arrived, release } = holding();
   const limits = { inFlightPerSession: 2 };
   await using gateway = await testCore({ up: { memory } }, { limits });
   const [client, other] = [await gateway.connect(), await gateway.connect()];
   const calls = [1, 2].map(() => client.request('tools/call', toolCall('up__echo')));
   await arrived(2);
-  assert.equal(code((await client.request('ping')).answer), 'overloaded');
-  await other.result('ping');
+  assert.equal(code((await client.request('tools/list')).answer), 'overloaded');
+  await client.result('ping');
+  await other.result('tools/list');
   release();
   release();
   await Promise.all(calls);
-  await client.result('ping');
+  await client.result('tools/list');
 });
 
 // G5
