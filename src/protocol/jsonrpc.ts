@@ -218,8 +218,18 @@ function toError(raw: string, id: Id): RpcError {
   const error = { ...value, code, message };
   // Some readers take no other spelling of an integer.
   const isKept = JSON.stringify(error) !== raw && RawObject.parse(raw).raw('code') === String(code);
-  if (isKept && isUnambiguous(raw)) errorTexts.set(error, raw);
+  if (isKept) keepErrorText(error, raw);
   return error;
+}
+
+/** Makes an error of a peer be written with the text it had. */
+export function keepErrorText(error: RpcError, text: string): void {
+  if (isUnambiguous(text)) errorTexts.set(error, text);
+}
+
+/** Returns the text of an error of a peer that would read differently if it were written again; undefined for another one. */
+export function errorTextOf(error: RpcError): string | undefined {
+  return errorTexts.get(error);
 }
 
 function toMessage(envelope: RawObject): Message {

@@ -13,7 +13,7 @@ import { answerOf, modernPost } from '../../support/modern-wire.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { openGateway } from '../../support/open-gateway.ts';
 import { waitUntil } from '../../support/wait-until.ts';
-import type { Request } from '../../../src/protocol/jsonrpc.ts';
+import { type Request, responseText } from '../../../src/protocol/jsonrpc.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const TOOL = { inputSchema: { type: 'object' } };
@@ -282,6 +282,21 @@ test('an error of the upstream is recorded as one of it when it is given again',
       [true, 'allowed', 'rpc_error', 'unknown'],
     ],
   );
+});
+
+test('an error of the upstream is given again with the numbers and the order of its data', TIMEOUT, async () => {
+  const error = '{"message":"busy","code":-32000,"data":{"retry":1.0,"ticket":12345678901234567890}}';
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'busy', ...TOOL }] },
+    request: (peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},"error":${error}}`),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  for (let n = 0; n < 2; n++) {
+    const { answer } = await client.request('tools/call', keyed('up__busy', 'k'));
+    assert.equal(responseText('1', answer), `{"jsonrpc":"2.0","id":1,"error":${error}}`);
+  }
+  assert.equal(memory.requests('tools/call').length, 1);
 });
 
 test('the time for which answers are kept is that of the config, at once', TIMEOUT, async () => {
