@@ -1,6 +1,7 @@
 import type { Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError, toGatewayError, toRpcError } from '../../errors.ts';
+import { RawObject } from '../../json/json.ts';
 import { orderedText } from '../../json/ordered.ts';
 import { jsonOf } from '../../json/record.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
@@ -203,14 +204,16 @@ export class KeyedCalls {
   }
 
   /** @throws {GatewayError} `outcome-unknown` */
-  #storedIn({ client }: OpenExchange, upstream: string, outcome: string | undefined): ReadAnswer {
+  #storedIn(exchange: OpenExchange, upstream: string, outcome: string | undefined): ReadAnswer {
     const { onOutcome } = this.#parts;
-    const { revision } = client.caller;
+    const { revision } = exchange.client.caller;
     const space = outcome?.indexOf(' ') ?? 0;
     const made = outcome?.slice(0, space);
     const stored = made === revision ? readAnswer(jsonOf(outcome?.slice(space + 1) ?? '')) : undefined;
-    if (stored !== undefined) return stored;
+    const isUnasked = stored !== undefined && isUnaskedTask(exchange, stored.answer);
+    if (stored !== undefined && !isUnasked) return stored;
     onOutcome('lost');
+    if (isUnasked) throw unknown(upstream, 'its answer is a task, which this request does not ask for');
     if (made === undefined || made === revision) throw unknown(upstream, 'its answer is not kept any more');
     throw unknown(upstream, `its answer is for a client of revision ${made}`);
   }
@@ -235,6 +238,16 @@ function asksFirst({ client }: OpenExchange, answer: Answer): boolean {
   const { code } = answer.error;
   // Servers before 2026-07-28 use the first code as they like.
   return code === RPC.urlElicitationRequired || (code === RPC.missingCapability && client.dialect.asksInAnswers);
+}
+
+/** Returns whether an answer is a task although its request neither asks for one nor declares tasks. */
+function isUnaskedTask({ client, request }: OpenExchange, answer: Answer): boolean {
+  const role = client.dialect.taskRole(client.caller.capabilities);
+  if (answer.kind === 'error' || role === 'polls') return false;
+  const result = RawObject.parse(answer.result);
+  if (role === 'none') return result.string('resultType') === 'task';
+  const isTask = result.raw('content') === undefined && result.object('task') !== undefined;
+  return isTask && request.params?.raw('task') === undefined;
 }
 
 function unknown(upstream: string, why: string): GatewayError {

@@ -12,6 +12,7 @@ import { inputRequiredIn, modernRequest, answersIn } from '../../support/modern-
 import { answerOf, modernPost } from '../../support/modern-wire.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { openGateway } from '../../support/open-gateway.ts';
+import { coreTaskUpstream } from '../../support/task-upstreams.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { type Request, responseText } from '../../../src/protocol/jsonrpc.ts';
 
@@ -235,6 +236,28 @@ test('the answer of a client of another revision is not given, nor its call repe
   assert.ok(answer.kind === 'error');
   assert.match(answer.error.message, /for a client of revision 2025-11-25\. It was not made again/);
   assert.equal(calls().length, 1);
+});
+
+// X-039
+test('the task that answers a call is not given to a request that asks for none', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const meta = { [META.idempotencyKey]: 'k' };
+  const extension = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
+  const ask = (capabilities: object) =>
+    modernRequest(gateway, 'tools/call', toolCall('up__job'), { capabilities, meta }).reply;
+  const created = (await ask(extension)).result;
+  assert.equal(created?.['resultType'], 'task');
+  assert.deepEqual((await ask(extension)).result, created);
+  assert.match((await ask({})).error?.message ?? '', /its answer is a task, which this request does not ask for/);
+  assert.equal(memory.requests('tools/call').length, 1);
+
+  const client = await gateway.connect();
+  const call = keyed('up__either', 'k');
+  const { answer } = await client.request('tools/call', { ...call, task: { ttl: 60_000 } });
+  assert.deepEqual((await client.request('tools/call', { ...call, task: {} })).answer, answer);
+  const plain = (await client.request('tools/call', call)).answer;
+  assert.equal(plain.kind === 'error' && Object(plain.error.data).code, 'outcome-unknown');
 });
 
 test('the audit log says that an answer is that of an earlier call', TIMEOUT, async () => {
