@@ -130,23 +130,24 @@ test('a request about a task is judged again after it waited for a slot', TIMEOU
   }
 });
 
+/** An audit log that runs a function before each record of a request that is to be sent. */
+function recordedAfter(onCommit: (event: AuditEvent) => Promise<void>): AuditTrail {
+  const commit = async (event: AuditEvent) => {
+    await onCommit(event);
+    return 1;
+  };
+  const writer = { record: () => undefined, commit, close: () => Promise.resolve() };
+  const settings = { required: true, arguments: 'none' } as const;
+  return new AuditTrail(writer, { digests: randomBytes(32).toString('base64url') }, settings);
+}
+
 // P-011
 test('a request about a task that is denied after its wait closes its connection', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   let onGet = () => Promise.resolve();
-  const writer = {
-    record: () => undefined,
-    commit: async ({ method }: AuditEvent) => {
-      if (method === 'tasks/get') await onGet();
-      return 1;
-    },
-    close: () => Promise.resolve(),
-  };
-  const audit = new AuditTrail(
-    writer,
-    { digests: randomBytes(32).toString('base64url') },
-    { required: true, arguments: 'none' },
-  );
+  const audit = recordedAfter(async ({ method }) => {
+    if (method === 'tasks/get') await onGet();
+  });
   await using gateway = await testCore(
     { up: { memory, era: 'modern', idleMs: 3_600_000 } },
     { access: ALL },
@@ -173,17 +174,12 @@ test('a request about a task that is denied after its wait closes its connection
 test('the answer to an earlier call is not given if a reload denies it meanwhile', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [{ name: 'get', inputSchema: { type: 'object' } }] } });
   let onCommit = () => Promise.resolve();
-  const writer = {
-    record: () => undefined,
-    commit: async () => {
-      await onCommit();
-      return 1;
-    },
-    close: () => Promise.resolve(),
-  };
-  const settings = { required: true, arguments: 'none' } as const;
-  const audit = new AuditTrail(writer, { digests: randomBytes(32).toString('base64url') }, settings);
-  await using gateway = await testCore({ up: { memory } }, { access: ALL }, undefined, audit);
+  await using gateway = await testCore(
+    { up: { memory } },
+    { access: ALL },
+    undefined,
+    recordedAfter(() => onCommit()),
+  );
   const client = await gateway.connect({ principal: ADA });
   const keyed = toolCall('up__get', {}, { [META.idempotencyKey]: 'k' });
   await client.result('tools/call', keyed);
@@ -251,6 +247,24 @@ test('the retry of a parked call of a tool that is denied now is refused', TIMEO
   const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
   const retry = await parkedAsk(gateway, options);
   await change(gateway, only('other'));
+  const { error } = await modernRequest(gateway, 'tools/call', retry, options).reply;
+  assert.match(error?.message ?? '', /Unknown tool/);
+  assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);
+});
+
+// SEC-08 P-011
+test('the retry of a parked call is refused if a reload denies its tool meanwhile', TIMEOUT, async () => {
+  const memory = askingUpstream();
+  let onCommit = () => Promise.resolve();
+  await using gateway = await testCore(
+    { up: { memory } },
+    { access: ALL },
+    undefined,
+    recordedAfter(() => onCommit()),
+  );
+  const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
+  const retry = await parkedAsk(gateway, options);
+  onCommit = () => change(gateway, only('other'));
   const { error } = await modernRequest(gateway, 'tools/call', retry, options).reply;
   assert.match(error?.message ?? '', /Unknown tool/);
   assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);

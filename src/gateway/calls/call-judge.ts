@@ -14,34 +14,43 @@ export interface CallJudgeParts {
 }
 
 /**
- * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now. A reload may deny it. A list
- * that was read meanwhile may differ from the lock. Lists of the process that gets the call may differ from it too, while the client has
- * those of another process.
+ * Judges a call right before it is sent, by the policy and the lists of now. A reload may deny it. The lock may withhold its item since the call was
+ * routed. Lists of the process that gets the call may differ from the lock too, while the client has those of another process.
  *
  * @param hasWaited whether the call has just waited.
  * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
  */
 export function assertAllowed(
   { gate, isPinned, listRefresher }: CallJudgeParts,
-  { client, holder, request, judgedMs }: OpenExchange,
+  exchange: OpenExchange,
   to: UpstreamRoute,
   hasWaited: boolean,
 ): void {
-  if (hasWaited || gate.changedMs >= judgedMs) {
-    const verdict = gate.judge(client.caller, request, to);
-    if (verdict?.effect === 'deny') {
-      gate.report(verdict);
-      throw insufficientScope(verdict) ?? unknownItem(request).error;
-    }
-    if (isPinned(to.upstream)) {
-      listRefresher.bringUpToDate(holder);
-      assertListed(client.catalog, request);
-    }
-  }
-  if (holder.catalog === client.catalog || !isPinned(to.upstream)) return;
+  const { client, holder, request } = exchange;
+  assertPermitted(gate, exchange, to, hasWaited);
+  if (!isPinned(to.upstream)) return;
   listRefresher.bringUpToDate(holder);
+  assertListed(client.catalog, request);
   const { catalog } = holder;
-  assertListedAt(catalog.whole ?? catalog, request, to);
+  if (catalog !== client.catalog) assertListedAt(catalog.whole ?? catalog, request, to);
+}
+
+/**
+ * Judges a request that has waited, or whose access policy has changed, by the policy of now.
+ *
+ * @throws {GatewayError} `insufficient-scope`, or the answer to an unknown name.
+ */
+export function assertPermitted(
+  gate: CallJudgeParts['gate'],
+  { client, request, judgedMs }: Pick<OpenExchange, 'client' | 'request' | 'judgedMs'>,
+  to: UpstreamRoute,
+  hasWaited: boolean,
+): void {
+  if (!hasWaited && gate.changedMs < judgedMs) return;
+  const verdict = gate.judge(client.caller, request, to);
+  if (verdict?.effect !== 'deny') return;
+  gate.report(verdict);
+  throw insufficientScope(verdict) ?? unknownItem(request).error;
 }
 
 /** @throws {GatewayError} if a catalog does not lead to the item of a request. */

@@ -81,9 +81,9 @@ export class Calls {
     const { upstreams, links, audit, callsIn } = this.#parts;
     const upstream = upstreams.get(to.upstream);
     if (upstream === undefined) throw removedUpstream(to.upstream);
-    const { holder, request } = exchange;
-    await audit?.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
-    assertAllowed(this.#parts, exchange, to, exchange.allowedItem !== undefined);
+    const { client, holder, request } = exchange;
+    await audit?.begin(request, client.caller, to.upstream, to.upstreamTool);
+    assertAllowed(this.#parts, exchange, to, false);
     const cached = this.#cachedRead(exchange, upstream, to);
     if (cached !== undefined) return cached;
     const queued = exchange.acquireSlot(upstream);
@@ -100,6 +100,9 @@ export class Calls {
         const link = open ?? (await links.openFor(exchange, holder, upstream));
         upstream.beginCall(link);
         try {
+          if (client.logLevel !== undefined) await links.levels.ensure(holder, link, client.logLevel);
+          exchange.throwIfCancelled();
+          // The last wait before the call is sent is over.
           assertAllowed(this.#parts, exchange, to, attempt > 1 || open === undefined);
           return await callsIn[link.era].call(exchange, upstream, link, to);
         } catch (thrown) {

@@ -2,7 +2,6 @@ import { featuresOf, type Revision } from '../../protocol/revisions.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import type { HolderLinks } from '../connections/holder-links.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
@@ -12,7 +11,6 @@ import { type CallOutcome, urlsRequired } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface LegacyCallsParts {
-  readonly links: HolderLinks;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
   readonly callAnswers: CallAnswers;
@@ -33,10 +31,8 @@ export class LegacyCalls {
     link: Link,
     { params, source }: UpstreamRoute,
   ): Promise<CallOutcome> {
-    const { links, sender, taskCalls, callAnswers } = this.#parts;
-    const { client, holder, request } = exchange;
-    if (client.logLevel !== undefined) await links.levels.ensure(holder, link, client.logLevel);
-    exchange.throwIfCancelled();
+    const { sender, taskCalls, callAnswers } = this.#parts;
+    const { client, request } = exchange;
     const sent = paramsKnownTo(request.method, link.hello.revision, client.dialect.withoutEnvelope(params));
     const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
     let answer: Answer;

@@ -11,6 +11,7 @@ import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { upgradedAnswer } from '../forward/result-translator.ts';
+import { assertPermitted } from '../calls/call-judge.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 import type { ModernCaller, ModernSink } from '../front/front.ts';
@@ -291,7 +292,6 @@ export class ModernRequests implements ModernRequestHost {
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
     exchange.judgedMs = modernRequest.sink.receivedMs;
-    exchange.allowedItem = modernRequest.allowedItem;
     exchange.setTool(to);
     // A link that is still to be opened may have another era than the last one.
     const link = upstream && links.findOpen(holder, upstream);
@@ -334,6 +334,7 @@ export class ModernRequests implements ModernRequestHost {
     const { caller, group, logLevel } = modernClient;
     const { upstream } = to;
     await audit?.begin(modernRequest.request, caller, upstream);
+    this.#judgeAgain(modernRequest, modernClient, to);
     const answer = parked.resume(state, retry.inputResponses, (exchange, rounds) => {
       exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
       modernRequest.bind(exchange);
@@ -345,6 +346,11 @@ export class ModernRequests implements ModernRequestHost {
     return await (answer ?? this.#endOf(modernRequest, modernClient, to, state.park));
   }
 
+  /** Judges a retry by the policy of now, after it has waited for its record, or for the process that has the call. */
+  #judgeAgain({ request, sink }: ModernRequest, client: ModernClient, to: UpstreamRoute): void {
+    assertPermitted(this.#parts.gate, { client, request, judgedMs: sink.receivedMs }, to, false);
+  }
+
   /** Returns the kept end of a parked call. An error of its upstream is one in the records of the retry too. */
   async #endOf(
     modernRequest: ModernRequest,
@@ -354,6 +360,7 @@ export class ModernRequests implements ModernRequestHost {
     lostUpstream?: string,
   ): Promise<Answer> {
     const { answer, isUpstreams } = await this.#parts.parked.endOf(park, lostUpstream);
+    this.#judgeAgain(modernRequest, modernClient, to);
     if (!isUpstreams) return answer;
     const exchange = new OpenExchange(modernClient, modernClient.group, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;

@@ -55,7 +55,8 @@ test('a call that lacks only a scope is told which one', TIMEOUT, async () => {
 
 for (const isPinned of [true, false]) {
   const outcome = isPinned ? 'refused if its upstream is pinned' : 'allowed if its upstream is not pinned';
-  test(`a waiting call whose tool has left the lists is ${outcome}`, TIMEOUT, async () => {
+  // SEC-33
+  test(`a call whose tool has left the lists is ${outcome}`, TIMEOUT, async () => {
     const asked: string[] = [];
     const { at, begin, judge } = await calling(holding().memory, {
       isPinned: (upstream) => {
@@ -66,12 +67,14 @@ for (const isPinned of [true, false]) {
     await using _ = at;
     const { session } = at.session();
     const { exchange, to } = begin(session);
-    at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
     judge(exchange, to, false);
-    const judged = () => judge(exchange, to, true);
-    if (isPinned) assert.throws(judged, UNKNOWN);
-    else judged();
-    assert.deepEqual([asked, session.catalog.tools.size], [['up'], isPinned ? 0 : 1]);
+    at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
+    for (const hasWaited of [false, true]) {
+      const judged = () => judge(exchange, to, hasWaited);
+      if (isPinned) assert.throws(judged, UNKNOWN);
+      else judged();
+    }
+    assert.deepEqual([asked, session.catalog.tools.size], [['up', 'up', 'up'], isPinned ? 0 : 1]);
   });
 }
 

@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { META } from '../../../src/protocol/meta.ts';
-import { NO_HINTS } from '../../../src/policy/decide.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import type { Overrides } from '../../downstream/edge.ts';
 import { ANYONE } from '../../policy/policies.ts';
@@ -161,18 +160,18 @@ for (const isPinned of [true, false]) {
   });
 }
 
-// P-012
-test('a call of a pinned tool that has gone while it was asked about is refused', TIMEOUT, async () => {
+// SEC-33 P-012
+test('a call of a pinned tool that goes while the call is recorded is refused', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [ECHO] }, request: (peer, one) => peer.send(result(one, DONE)) });
-  const { at, begin } = await calling(memory, { isPinned: () => true });
+  let onRecord = () => {};
+  const audit = { begin: async () => onRecord() };
+  const { at, begin } = await calling(memory, { isPinned: () => true, audit });
   await using _ = at;
   const { session } = at.session();
   // So the second call does not wait for a link.
   assert.equal(await endOf(begin(session).answer()), 'result');
-  const call = begin(session);
-  call.exchange.allowedItem = { kind: 'tool', upstream: 'up', name: 'echo', hints: NO_HINTS };
-  at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
-  assert.equal(await endOf(call.answer()), 'unknown-tool undefined');
+  onRecord = () => void at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
+  assert.equal(await endOf(begin(session).answer()), 'unknown-tool undefined');
   assert.equal(sentCalls(memory).length, 1);
 });
 

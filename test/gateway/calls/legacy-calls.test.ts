@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { META } from '../../../src/protocol/meta.ts';
 import { RPC } from '../../../src/protocol/rpc-codes.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
-import { calling, DONE, ECHO, endOf, holding, sentCalls } from './calling.ts';
+import { calling, DONE, ECHO, endOf, holding, NOTHING, sentCalls } from './calling.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const PAGE = { mode: 'url', elicitationId: '1', url: 'https://up.test/pay', message: 'Pay' };
@@ -47,30 +47,34 @@ test('the log level of a modern client is set at its upstream before the call', 
   assert.equal(await end, 'result');
 });
 
-test('a call that is cancelled while its log level is set is not sent', TIMEOUT, async () => {
-  let answer = () => {};
-  const memory = memoryUpstream({
-    lists: { tools: [ECHO] },
-    request: (peer, request) => {
-      answer = () => peer.send(result(request, {}));
-      if (request.method !== 'logging/setLevel') answer();
-    },
+for (const what of ['is cancelled', 'a reload denies'] as const) {
+  // SEC-08 P-011
+  test(`a call that ${what} while its log level is set is not sent`, TIMEOUT, async () => {
+    let answer = () => {};
+    const memory = memoryUpstream({
+      lists: { tools: [ECHO] },
+      request: (peer, request) => {
+        answer = () => peer.send(result(request, {}));
+        if (request.method !== 'logging/setLevel') answer();
+      },
+    });
+    const { at, begin, upstream } = await calling(memory);
+    await using _ = at;
+    const { group, client } = at.group({ logLevel: 'debug' });
+    // The link sets this level when it opens.
+    group.logLevel = 'error';
+    const call = begin(client);
+    const end = endOf(call.answer());
+    await memory.until(() => memory.requests('logging/setLevel')[0]);
+    answer();
+    await memory.until(() => memory.requests('logging/setLevel')[1]);
+    if (what === 'is cancelled') call.exchange.cancel('gone');
+    else at.gate.setConfig(NOTHING);
+    answer();
+    assert.equal(await end, what === 'is cancelled' ? 'cancelled no' : 'unknown-tool undefined');
+    assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [0, 0]);
   });
-  const { at, begin, upstream } = await calling(memory);
-  await using _ = at;
-  const { group, client } = at.group({ logLevel: 'debug' });
-  // The link sets this level when it opens.
-  group.logLevel = 'error';
-  const call = begin(client);
-  const end = endOf(call.answer());
-  await memory.until(() => memory.requests('logging/setLevel')[0]);
-  answer();
-  await memory.until(() => memory.requests('logging/setLevel')[1]);
-  call.exchange.cancel('gone');
-  answer();
-  assert.equal(await end, 'cancelled no');
-  assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [0, 0]);
-});
+}
 
 for (const { revision, sent } of [
   { revision: '2025-03-26', sent: undefined },
