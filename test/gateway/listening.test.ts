@@ -29,6 +29,20 @@ function older(tools: () => object[] = () => []): MemoryUpstream {
   return memory;
 }
 
+/** An upstream that answers its subscriptions when the test says so. */
+function slowToSubscribe(): MemoryUpstream & { answer(): void } {
+  const held: (() => void)[] = [];
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists: { resources: [{ uri: 'test://b', name: 'b' }] },
+    request: (peer, request) => void held.push(() => peer.send(result(request, {}))),
+  });
+  const answer = () => {
+    for (const one of held) one();
+  };
+  return Object.assign(memory, { answer });
+}
+
 function named(messages: readonly Message[], method: string): Record<string, unknown>[] {
   return messages.flatMap((one) =>
     'method' in one && one.method === method ? [JSON.parse(one.params?.toString() ?? '{}')] : [],
@@ -126,6 +140,36 @@ suite('subscriptions/listen', () => {
     await b.reply;
     await memory.until(() => memory.requests('resources/unsubscribe')[0]);
     assert.equal(memory.requests('resources/subscribe').length, 1);
+  });
+
+  //
+  test('sends what changes between a subscription and the acknowledgement after it', TIMEOUT, async () => {
+    let tools: object[] = [];
+    const [memory, slow] = [older(() => tools), slowToSubscribe()];
+    await using gateway = await testCore({ up: { memory, isolation: 'shared' }, slow: { memory: slow } });
+    const resourceSubscriptions = ['test://a', 'slow+test://b'];
+    const notifications = { toolsListChanged: true, resourceSubscriptions };
+    const listen = modernRequest(gateway, 'subscriptions/listen', { notifications });
+    await memory.until(() => memory.requests('resources/subscribe')[0]);
+    await slow.until(() => slow.requests('resources/subscribe')[0]);
+    // What others of the same client subscribe to is not for this stream.
+    const other = modernRequest(gateway, 'subscriptions/listen', {
+      notifications: { toolsListChanged: true, resourceSubscriptions: ['up+test://other'] },
+    });
+    await waitForAcknowledgement(other);
+    tools = [{ name: 'new', inputSchema: { type: 'object' } }];
+    for (const peer of memory.open) peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+    for (const uri of ['test://other', 'test://a', 'test://a']) updates(memory, uri);
+    await waitUntil(() => other.messages.length === 3);
+    assert.deepEqual(listen.messages, []);
+    slow.answer();
+    assert.deepEqual(await waitForAcknowledgement(listen), notifications);
+    await waitUntil(() => listen.messages.length === 3);
+    assert.equal(named(listen.messages, 'notifications/tools/list_changed').length, 1);
+    assert.deepEqual(
+      named(listen.messages, UPDATED).map(({ uri }) => uri),
+      ['test://a'],
+    );
   });
 
   //

@@ -1,7 +1,7 @@
 import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
-import type { ListKind } from '../../catalog/offer.ts';
-import { type Message, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
+import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
+import { type Notification, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
 import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { Owners } from '../exchange/owners.ts';
@@ -13,6 +13,8 @@ import { type Filter, filterText, readFilter } from './listen-filter.ts';
 
 /** The longest wait for the acknowledgement of another process. */
 export const ACKNOWLEDGE_MS = 5_000;
+/** The most that is held for one stream before its acknowledgement. Beyond it, the client has to listen again. */
+const HELD_CHARS = 1_048_576;
 
 export interface SplitParts {
   readonly owners: Owners;
@@ -88,6 +90,9 @@ export class RemoteListens {
   readonly uris: string[] = [];
   readonly taskIds: string[] = [];
   #isAcknowledged = false;
+  /** Messages before the acknowledgement of the whole stream, the last of each about the same. */
+  readonly #held = new Map<string, string>();
+  #heldChars = 0;
   #isClosed = false;
 
   /** @param sink accepts the messages of the other processes, which are those of the stream. */
@@ -112,6 +117,8 @@ export class RemoteListens {
 
   async #open(owner: Owner, request: Request, onEnd: () => void): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
+    // The acknowledgement of the whole stream names nothing of a part that is late.
+    let isLate = false;
     const onGone = () => {
       resolve();
       if (!this.#isClosed) onEnd();
@@ -120,7 +127,9 @@ export class RemoteListens {
       receivedMs: performance.now(),
       send: (text: string) => {
         const message = parseMessage(text);
-        if (isAcknowledgement(message)) {
+        if (message.kind !== 'notification') return true;
+        if (message.method === 'notifications/subscriptions/acknowledged') {
+          isLate = this.#isAcknowledged;
           // It contains no more than this process has asked for.
           const { uris, taskIds } = readFilter(message.params, () => undefined);
           this.uris.push(...uris);
@@ -128,8 +137,10 @@ export class RemoteListens {
           resolve();
           return true;
         }
-        // Before the acknowledgement of the whole stream, nothing else may be sent.
-        return !this.#isAcknowledged || this.#sink.send(text);
+        if (isLate && !isListChange(message)) return true;
+        if (this.#isAcknowledged) return this.#sink.send(text);
+        if (!this.#hold(message, text)) onEnd();
+        return true;
       },
       answer: onGone,
     };
@@ -137,9 +148,19 @@ export class RemoteListens {
     await resultWithin(promise, ACKNOWLEDGE_MS);
   }
 
-  /** Passes messages on from now on. */
+  /** Keeps a message until the acknowledgement of the whole stream. Returns false if there are too many. */
+  #hold({ method, params }: Notification, text: string): boolean {
+    const key = JSON.stringify([method, params?.string('uri') ?? params?.string('taskId')]);
+    this.#heldChars += text.length - (this.#held.get(key)?.length ?? 0);
+    this.#held.set(key, text);
+    return this.#heldChars <= HELD_CHARS;
+  }
+
+  /** Passes messages on: those that were held, and all from now on. */
   onAcknowledged(): void {
     this.#isAcknowledged = true;
+    for (const text of this.#held.values()) this.#sink.send(text);
+    this.#held.clear();
   }
 
   close(): void {
@@ -148,6 +169,6 @@ export class RemoteListens {
   }
 }
 
-function isAcknowledgement(message: Message): message is Extract<Message, { kind: 'notification' }> {
-  return message.kind === 'notification' && message.method === 'notifications/subscriptions/acknowledged';
+function isListChange({ method }: Notification): boolean {
+  return LIST_KINDS.some((kind) => method === `notifications/${kind}/list_changed`);
 }

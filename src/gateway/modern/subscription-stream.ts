@@ -46,6 +46,7 @@ const ENTRY_BYTES = 256;
 const CHAR_BYTES = 8;
 
 const LISTEN = { method: 'subscriptions/listen' };
+const UPDATED = 'notifications/resources/updated';
 
 /**
  * One `subscriptions/listen` stream of a client, from its acknowledgement to its end.
@@ -67,6 +68,9 @@ export class SubscriptionStream implements Subscriber {
   /** Before the acknowledgement, nothing else may be sent. */
   #isAcknowledged = false;
   #isClosed = false;
+  /** The kinds of lists, and the resources, that have changed before the acknowledgement. */
+  readonly #changedLists = new Set<string>();
+  readonly #updated = new Set<KeptText>();
 
   constructor(parts: SubscriptionStreamParts) {
     this.caller = parts.caller;
@@ -81,11 +85,15 @@ export class SubscriptionStream implements Subscriber {
     if (group.closed.aborted || this.#isClosed) this.close();
     else await this.#subscribeToAll(uris, taskIds);
     this.#isAcknowledged = true;
-    remote?.onAcknowledged();
     this.#send(
       'notifications/subscriptions/acknowledged',
       RawObject.EMPTY.with('notifications', this.#acknowledgedFilter()),
     );
+    remote?.onAcknowledged();
+    for (const method of this.#changedLists) this.announce(method, undefined);
+    for (const uri of this.#updated) this.announce(UPDATED, RawObject.of({ uri }));
+    this.#changedLists.clear();
+    this.#updated.clear();
     tasks.start((state) => this.#send('notifications/tasks', state));
   }
 
@@ -192,15 +200,22 @@ export class SubscriptionStream implements Subscriber {
   }
 
   announce(method: string, params: RawObject | undefined): void {
-    if (!this.#isAcknowledged) return;
-    if (method === 'notifications/resources/updated') {
-      this.#announceUpdate(method, params);
+    if (method === UPDATED) {
+      if (this.#isAcknowledged) this.#announceUpdate(method, params);
+      else this.#keepUpdate(params?.string('uri'));
       return;
     }
     if (!LIST_KINDS.some((kind) => this.#parts.kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
       return;
     }
-    this.#send(method, params ?? RawObject.EMPTY);
+    if (this.#isAcknowledged) this.#send(method, params ?? RawObject.EMPTY);
+    else this.#changedLists.add(method);
+  }
+
+  /** Keeps the URI of an update until the acknowledgement. Whether the client has subscribed to it is known only then. */
+  #keepUpdate(uri: string | undefined): void {
+    if (uri === undefined || this.#updated.size >= LIMITS.listenEntries) return;
+    if (Buffer.byteLength(uri) <= LIMITS.subscriptionUriBytes) this.#updated.add(detach(uri));
   }
 
   /** Names a resource as the client has named it, as its update may do already. A part of one has its published URI. */
