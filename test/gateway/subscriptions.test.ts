@@ -5,6 +5,9 @@ import type { Message, RpcError } from '../../src/protocol/jsonrpc.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
 import { type TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../support/memory-upstream.ts';
+import { modernRequest } from '../support/modern-client.ts';
+import { stopTime } from '../support/stopped-time.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
@@ -175,6 +178,35 @@ for (const isolation of ['session', 'shared'] as const) {
     await client.waitForMessage('notifications/resources/updated');
   });
 }
+
+// REL-16
+test('a subscription that a new process refuses ends its stream, and is made once more', TIMEOUT, async (t) => {
+  let isLoading = false;
+  const memory = watched({
+    request: (peer, request) => {
+      if (!isLoading || request.method !== 'resources/subscribe') return peer.send(result(request, {}));
+      peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"loading"}}`);
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('resources/subscribe', { uri: URI });
+  const notifications = { resourceSubscriptions: [URI] };
+  const stream = modernRequest(gateway, 'subscriptions/listen', { notifications });
+  await memory.until(() => memory.requests('resources/subscribe')[1]);
+  await waitUntil(() => stream.messages.length === 1);
+  const time = stopTime(t);
+  isLoading = true;
+  for (const peer of memory.open) peer.crash();
+  assert.equal((await time.passUntil(stream.reply, 10)).error, undefined);
+  await time.passUntil(
+    memory.until(() => memory.requests('resources/subscribe')[3]),
+    10,
+  );
+  isLoading = false;
+  await time.passUntil(client.waitForMessage('notifications/resources/updated'), 1_000);
+  assert.equal(memory.requests('resources/subscribe').length, 5);
+});
 
 test('two URIs of one resource are two independent subscriptions', TIMEOUT, async () => {
   const memory = watched();

@@ -22,6 +22,9 @@ import { addStored, subscribedUpstreams } from './stored-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
 import { SubscriptionRestorer } from './subscription-restorer.ts';
 
+/** The time before a subscription is made once more that the new process of an upstream has refused. */
+const RESUBSCRIBE_MS = 10_000;
+
 export interface HolderLinksParts {
   readonly upstreams: Upstreams;
   /** Those of now, by id. The catalog of a holder may be of an earlier config. */
@@ -355,18 +358,40 @@ export class HolderLinks {
 
   /**
    * Subscribes a new link to a resource of the holder. Announces an update, since the resource may have changed
-   * meanwhile.
+   * meanwhile. A session whose upstream refuses it is subscribed once more later: a new process may still load its resources.
    */
-  async #resubscribe(link: Link, holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<void> {
+  async #resubscribe(
+    link: Link,
+    holder: ConnectionHolder,
+    publishedUri: string,
+    to: Subscription,
+    isLast = !holder.isOneClient,
+  ): Promise<void> {
+    const { upstream } = link;
     try {
       const answer = await this.#subscriptions.add(link, holder, to.uri);
-      if (answer?.kind === 'error') return;
-      if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
-      else if (holder.catalog.restriction?.allowsUpdateNow(to.upstream, to.uri) !== false)
-        holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
+      if (answer?.kind !== 'error') {
+        if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
+        else if (holder.catalog.restriction?.allowsUpdateNow(to.upstream, to.uri) !== false)
+          holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
+        return;
+      }
+      this.#parts.log.warn({ upstream, code: answer.error.code }, 'subscription not restored');
     } catch (thrown) {
-      this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'subscription not restored');
+      this.#parts.log.warn({ err: thrown, upstream }, 'subscription not restored');
     }
+    // The next link makes it again.
+    const isOver = () => link.connection.isClosed || link.isRetired || holder.subscriptions.get(publishedUri) !== to;
+    if (isOver()) return;
+    if (isLast) {
+      this.unsubscribe(holder, publishedUri, to).catch(() => undefined);
+      holder.onSubscriptionLost(publishedUri, to.upstream);
+      return;
+    }
+    const again = () => {
+      if (!isOver()) void this.#resubscribe(link, holder, publishedUri, to, true);
+    };
+    setTimeout(again, RESUBSCRIBE_MS).unref();
   }
 
   /** Ends a subscription of a holder on a link that it does not need any more. */
