@@ -244,3 +244,26 @@ test('a reload ends subscription streams that have other rights than their group
   wide.call.close();
   await wide.reply;
 });
+
+// SEC-08
+test('a stream that waits for lists during a reload ends if its group has other rights', TIMEOUT, async () => {
+  const everyone = accessOf(ROLES, [{ roles: ['all', 'eng'], anyone: true }], CLAIMS);
+  const released = Promise.withResolvers<void>();
+  const slow = memoryUpstream({ lists: { tools: [] }, hold: () => released.promise });
+  const memory = upstream();
+  await using gateway = await testCore({ up: { memory }, slow: { memory: slow } }, { access: everyone });
+  const open = (principal = WIDE) =>
+    modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions: [URI] } }, { principal });
+  const first = open();
+  await slow.until(() => slow.requests('tools/list')[0]);
+  const narrow = open(NARROW);
+  await changeAccess(gateway, ACCESS);
+  released.resolve();
+  await narrow.reply;
+  await waitUntil(() => methods(first.messages).includes(SUBSCRIBED));
+  const isSubscribed = ({ messages }: ModernRequest) =>
+    messages.some((one) => 'method' in one && one.params?.toString().includes(URI));
+  assert.deepEqual([isSubscribed(first), isSubscribed(narrow)], [true, false]);
+  first.call.close();
+  await first.reply;
+});

@@ -284,7 +284,10 @@ export class ClientGroups {
       const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
       group.catalog = await this.#parts.loadCatalog(group);
       group.counterName = this.#counterNameOf(caller);
-      this.#ready.set(key, group);
+      // A reload of the policy meanwhile has changed the key of the next request.
+      const now = this.#keyOf(caller);
+      if (!this.#ready.has(now)) group.readyKey = now;
+      this.#ready.set(group.readyKey, group);
       pending.delete(key);
       getOrMake(this.#byPrincipal, group.principal, () => new Set()).add(group);
       return group;

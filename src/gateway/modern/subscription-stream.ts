@@ -75,14 +75,16 @@ export class SubscriptionStream implements Subscriber {
   constructor(parts: SubscriptionStreamParts) {
     this.caller = parts.caller;
     this.#parts = parts;
-    this.#rights = this.#rightsNow();
+    this.#rights = this.#rightsOf(this.caller);
   }
 
   /** Subscribes, and resolves when the stream is acknowledged. Never rejects. */
   async open(uris: readonly string[], taskIds: readonly string[]): Promise<void> {
     const { group, tasks, remote } = this.#parts;
-    // A group that was released meanwhile gets nothing for its streams any more. The client may have gone, too.
-    if (group.closed.aborted || this.#isClosed) this.close();
+    // A group that was released meanwhile gets nothing for its streams any more. A reload may have given it other rights than this client.
+    const isUsable = !group.closed.aborted && this.#rightsOf(group.caller) === this.#rights;
+    // The client may have gone, too.
+    if (this.#isClosed || !isUsable) this.close();
     else await this.#subscribeToAll(uris, taskIds);
     this.#isAcknowledged = true;
     this.#send(
@@ -187,12 +189,12 @@ export class SubscriptionStream implements Subscriber {
     if (to !== undefined) links.unsubscribe(group, uri, to).catch(() => undefined);
   }
 
-  #rightsNow(): string {
-    return this.#parts.gate.shownRightsOf(this.caller.principal, this.caller.view)?.content ?? '';
+  #rightsOf({ principal, view }: Caller): string {
+    return this.#parts.gate.shownRightsOf(principal, view)?.content ?? '';
   }
 
   get hasOtherRights(): boolean {
-    return this.#rightsNow() !== this.#rights;
+    return this.#rightsOf(this.caller) !== this.#rights;
   }
 
   isSubscribedTo(uri: string): boolean {
