@@ -3,6 +3,8 @@ import { suite, test } from 'node:test';
 import { testCore } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
+import { stopTime } from '../support/stopped-time.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const URL_FORM = { elicitation: { form: {}, url: {} } };
@@ -49,6 +51,25 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
   };
   return { ...memory, opened };
 }
+
+// X-020 REL-06
+test('a retry whose client goes while it waits for the page gives back its place', TIMEOUT, async (t) => {
+  const memory = guarded();
+  await using gateway = await testCore({ up: { memory } }, { limits: { inFlightPerSession: 1 } });
+  const options = { capabilities: URL_FORM };
+  const params = ASKED['tools/call'] ?? {};
+  const { inputRequests, requestState } = inputRequiredIn(
+    await modernRequest(gateway, 'tools/call', params, options).reply,
+  );
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'accept' }]));
+  // The wait does not end by itself.
+  stopTime(t);
+  const retry = modernRequest(gateway, 'tools/call', { ...params, requestState, inputResponses }, options);
+  await waitUntil(async () => (await modernRequest(gateway, 'tools/call', params, options).reply).error !== undefined);
+  retry.call.cancel('gone');
+  await retry.reply;
+  inputRequiredIn(await modernRequest(gateway, 'tools/call', params, options).reply);
+});
 
 //
 suite('an upstream of 2025-11-25 that requires a URL elicitation first', () => {

@@ -258,7 +258,9 @@ export class ModernRequests implements ModernRequestHost {
       }
       // Nobody hears of visits when that process is gone, so the upstream is asked at once.
       const waitMs = ownership.kind === 'here' ? VISIT_MS : 0;
-      const refused = await this.#asking.awaitVisits(modernClient, request.method, state, retry.inputResponses, waitMs);
+      const { inputResponses } = retry;
+      const visits = this.#asking.awaitVisits(modernClient, request.method, state, inputResponses, waitMs);
+      const refused = await modernRequest.unlessCancelled(visits);
       if (refused !== undefined) return refused;
     }
     return await this.#sendToOwner(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
