@@ -186,7 +186,9 @@ export function createApp(parts: AppParts): HttpApp {
   for (const path of ['/', '/mcp', '/mcp/']) {
     app.all(metadataPath(path), (c) => serveMetadata(c, admission.endpoint('')));
   }
-  app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, admission.endpoint(c.req.param('view'))));
+  for (const path of ['/mcp/:view', '/mcp/:view/'] as const) {
+    app.all(metadataPath(path), (c) => serveMetadata(c, admission.endpoint(c.req.param('view') ?? '')));
+  }
   if (config.legacySse) {
     app.all(metadataPath('/sse'), (c) => serveMetadata(c, admission.sseEndpoint('')));
     app.all(`${metadataPath('/sse')}/:view`, (c) => serveMetadata(c, admission.sseEndpoint(c.req.param('view'))));

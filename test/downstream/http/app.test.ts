@@ -20,7 +20,12 @@ test('the metadata of an endpoint can only be read, also with a slash at the end
   await using edge = await startEdge({ auth: { jwt: [ISSUER], apiKeys: [] } });
   const { status, headers } = await send(`${edge.url}${METADATA}`, { method: 'POST', body: '{}' });
   assert.deepEqual([status, headers.allow], [405, 'GET, HEAD']);
-  for (const slash of ['', '/']) assert.equal((await send(`${edge.url}${METADATA}${slash}`, {})).status, 200, slash);
+  for (const rest of ['', '/', '/up', '/up/']) {
+    const metadata = await send(`${edge.url}${METADATA}${rest}`, {});
+    assert.equal(metadata.status, 200, rest);
+    const { resource }: { resource: string } = JSON.parse(metadata.text);
+    assert.equal(new URL(resource).pathname, rest.startsWith('/up') ? '/mcp/up' : '/mcp');
+  }
 });
 
 test('a failure behind the router is an error in words, without its cause', TIMEOUT, async () => {
