@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { pino } from 'pino';
 import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { accessOf, keyOf, tokenOf } from '../policy/policies.ts';
+import { loadText } from '../support/config-file.ts';
 import { type TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
@@ -433,6 +435,48 @@ test('a denied request is counted by its upstream', TIMEOUT, async () => {
   const text = await place.gateway.metrics.text();
   assert.match(text, /linkspan_access_denied_total\{upstream="repo"\} 2/);
   assert.match(text, /linkspan_access_rule_failures_total\{rule="writer"\} 1/);
+});
+
+// P-004
+test('a condition that cannot be evaluated denies, and is logged with its line', TIMEOUT, async () => {
+  const { config } = await loadText(
+    JSON.stringify(
+      {
+        mcpServers: { repo: { url: 'https://repo.test' } },
+        gateway: {
+          access: {
+            roles: { writer: { upstreams: ['repo'], tools: ['write'], when: 'args.path.startsWith("src/")' } },
+            grants: [{ roles: ['writer'], anyone: true }],
+          },
+        },
+      },
+      undefined,
+      2,
+    ),
+  );
+  const written: unknown[] = [];
+  const log = pino({ level: 'warn' }, { write: (line) => written.push(JSON.parse(line)) });
+  const { repo } = servers();
+  await using gateway = await testCore(
+    { repo: { memory: repo } },
+    { access: config.access },
+    undefined,
+    undefined,
+    log,
+  );
+  await gateway.core.refresh();
+  const ada = await legacy(gateway, ADA);
+  const { error } = await ada.ask('tools/call', toolCall('repo__write', { path: 1 }));
+  assert.match(error?.message ?? '', /^Unknown tool/);
+  assert.equal(repo.requests('tools/call').length, 0);
+  const text = await gateway.metrics.text();
+  assert.match(text, /linkspan_access_denied_total\{upstream="repo"\} 1/);
+  assert.match(text, /linkspan_access_rule_failures_total\{rule="writer"\} 1/);
+  const { place } = config.access?.roles[0]?.allow ?? {};
+  assert.equal(place?.line, 10);
+  assert.partialDeepStrictEqual(written, [
+    { rule: 'writer', place: `${place.file}:10`, msg: 'the condition of an access rule failed' },
+  ]);
 });
 
 // P-004 P-008

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import type { AuditTrail } from '../../src/audit/audit-trail.ts';
 import type { Core } from '../../src/compose/core/core.ts';
 import { startCore } from '../../src/compose/start-core.ts';
@@ -204,6 +204,7 @@ export async function testCore(
   /** The processes of one gateway, if the core is one of several. */
   processes?: JoinedProcesses,
   audit?: AuditTrail,
+  log: Logger = pino({ level: 'silent' }),
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
   const config: Config = {
@@ -267,7 +268,6 @@ export async function testCore(
     ),
     ...overrides,
   };
-  const log = pino({ level: 'silent' });
   let metrics = createMetrics('test');
   let joined: JoinedProcess | undefined;
   const start = async () => {

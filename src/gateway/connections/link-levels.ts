@@ -34,7 +34,7 @@ export class LinkLevels {
     await resultWithin(Promise.all([...holder.links.values()].map((link) => this.set(link))), PREPARE_MS);
   }
 
-  /** Lowers the log level of a link that has one if a request wants log messages of a level that the link does not send. */
+  /** Lowers the log level of a link if a request wants log messages that the link does not send. */
   async ensure(holder: ConnectionHolder, link: Link, level: Severity): Promise<void> {
     if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
     if (holder.logLevel === undefined || !isWanted(level, holder.logLevel)) holder.logLevel = level;

