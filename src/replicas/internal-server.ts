@@ -75,7 +75,7 @@ export class InternalServer {
       void new IncomingChannel(socket, {
         isTrusted: () => keys.find(keyId, Date.now()) !== undefined,
         admit: ({ to, call }) => {
-          if (!isSelf(to)) return [MISDIRECTED, 'misdirected'];
+          if (!isSelf(to)) return [GONE, 'misdirected'];
           return recent.add(call, performance.now()) ? undefined : [409, 'repeated'];
         },
         onRefused: (reason) => metrics.countInternalRefusal(reason),
@@ -122,8 +122,10 @@ export class InternalServer {
   }
 }
 
-/** Status of a request for another member. */
+/** Status of a request for a session that another member has by now. */
 export const MISDIRECTED = 421;
+/** Status of a request for a member whose address has another process by now. Older versions answer {@link MISDIRECTED}. */
+export const GONE = 410;
 /** Status of a request to a member that is not ready for it yet. */
 export const NOT_SERVING = 503;
 /** Status of a question for an operator to a replica that answers none yet. */

@@ -5,7 +5,7 @@ import { isOperator } from '../policy/principal.ts';
 import type { ForwardedHead } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
 import type { ServedExchange } from './incoming-channel.ts';
-import { MISDIRECTED, STARTING, UNREADABLE } from './internal-server.ts';
+import { GONE, MISDIRECTED, STARTING, UNREADABLE } from './internal-server.ts';
 import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
 
 /** The time in which another replica shows that it is alive. */
@@ -102,6 +102,7 @@ const SILENT = 'it does not answer';
 const REFUSALS: ReadonlyMap<number, string> = new Map([
   [UNREADABLE, OTHER_VERSION],
   [STARTING, STARTS],
+  [GONE, JOINED_AGAIN],
   [MISDIRECTED, JOINED_AGAIN],
 ]);
 

@@ -5,7 +5,7 @@ import type { ClientRequest, ClientResponse } from '../gateway/front/client-http
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { answeredHeaders, selectedHeaders } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
-import { MISDIRECTED } from './internal-server.ts';
+import { GONE, MISDIRECTED } from './internal-server.ts';
 import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
 /** Statuses whose responses have no body and no length. */
@@ -20,6 +20,8 @@ export class RelayedRequest implements ExchangeHandler {
   #isEnded = false;
   /** False if the body of the request is a text, which can be sent again. */
   #isUnread = true;
+  /** True if the address of the member has another process by now. */
+  isMemberGone = false;
   /** Bytes of the response that the client has not read yet. */
   #unreadBytes = 0;
   #isStalled = false;
@@ -99,18 +101,17 @@ export class RelayedRequest implements ExchangeHandler {
   }
 
   onRefused(status: number): void {
-    if (status === MISDIRECTED && !this.#isUnread) {
+    this.isMemberGone = status === GONE;
+    const isMisdirected = status === MISDIRECTED || this.isMemberGone;
+    if (isMisdirected && !this.#isUnread) {
       this.#end('misdirected');
       return;
     }
     const message =
-      status === MISDIRECTED
+      isMisdirected
         ? 'the session moved to another process at this moment; send the request again'
         : 'the process that has the session did not accept the request; send it again';
-    this.#refuse(
-      new GatewayError('store-unavailable', { message }),
-      status === MISDIRECTED ? 'misdirected' : 'refused',
-    );
+    this.#refuse(new GatewayError('store-unavailable', { message }), isMisdirected ? 'misdirected' : 'refused');
   }
 
   onBroken(): void {

@@ -89,7 +89,7 @@ export class RemoteOwner implements Owner {
     relayed.start(channel.begin(this.#senderText(principal, view), forwarded, isLast, relayed), text);
     const outcome = await relayed.outcome;
     this.#metrics.countForwarded(outcome);
-    if (outcome === 'misdirected') this.#goneMs = performance.now() + GONE_MS;
+    if (relayed.isMemberGone) this.#goneMs = performance.now() + GONE_MS;
     return outcome === 'misdirected' && !outgoing.headersSent ? 'unreachable' : 'answered';
   }
 

@@ -10,6 +10,7 @@ import type { Principal } from '../../src/policy/principal.ts';
 import type { ForwardedHead } from '../../src/replicas/forwarded-head.ts';
 import type { ServedExchange } from '../../src/replicas/incoming-channel.ts';
 import { InternalKeys } from '../../src/replicas/internal-keys.ts';
+import { GONE, MISDIRECTED } from '../../src/replicas/internal-server.ts';
 import { RemoteOwner } from '../../src/replicas/remote-owner.ts';
 import { freshKey, withFreshKey } from '../../src/store/key-store.ts';
 import { stopTime } from '../support/stopped-time.ts';
@@ -215,18 +216,20 @@ test('a response that its owner destroys is broken for the client', OPTIONS, asy
   assert.match(await unknown.text(), /"executed":"unknown"/);
 });
 
+const REFUSALS: Readonly<Record<string, number>> = { '/mcp/moved': MISDIRECTED, '/mcp/gone': GONE };
+
 test('a request that is not accepted was not executed', OPTIONS, async (t) => {
   const time = stopTime(t);
-  await using opened = await openPair((exchange, { target }) => exchange.refuse(target === '/mcp' ? 503 : 421));
-  for (const url of [opened.url, `${opened.url}/other`]) {
+  await using opened = await openPair((exchange, { target }) => exchange.refuse(REFUSALS[target] ?? 503));
+  for (const url of [opened.url, `${opened.url}/moved`, `${opened.url}/gone`]) {
     const response = await fetch(url, { method: 'POST', body: '{}' });
     assert.equal(response.status, 503);
     assert.match(await response.text(), /"executed":"no","retryable":true/);
   }
-  assert.deepEqual(opened.outcomes, ['refused', 'misdirected']);
+  assert.deepEqual(opened.outcomes, ['refused', 'misdirected', 'misdirected']);
   // The process that answered is not the one that has the session, so that the next requests wait for its lease.
   assert.equal((await fetch(opened.url, { method: 'POST', body: '{}' })).status, 599);
-  assert.deepEqual(opened.outcomes, ['refused', 'misdirected', 'unreachable']);
+  assert.deepEqual(opened.outcomes, ['refused', 'misdirected', 'misdirected', 'unreachable']);
   time.pass(5_000);
   assert.equal((await time.passUntil(fetch(opened.url, { method: 'POST', body: '{}' }), 100)).status, 503);
 });

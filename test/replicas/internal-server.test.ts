@@ -169,7 +169,7 @@ test('a request for another member, without a head, or sent twice, is refused', 
   const call = randomUUID();
   const [sender, forwarded] = head();
   const cases = [
-    [head({ to: 'member-2' }), 421],
+    [head({ to: 'member-2' }), 410],
     [['', ''], 400],
     [['x', forwarded], 400],
     [[sender, 'x'], 400],

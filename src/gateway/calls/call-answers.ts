@@ -52,7 +52,8 @@ export class CallAnswers {
   async awaitLists({ client, holder, request }: OpenExchange): Promise<void> {
     if (!client.dialect.marksUnlistedItems || !namesUnlistedItem(client.catalog, request)) return;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
-    if (refreshing !== undefined) await resultWithin(refreshing, LISTS_WAIT_MS);
+    // The answer is that of the upstream, whether it can be listed or not.
+    if (refreshing !== undefined) await resultWithin(refreshing.catch(() => undefined), LISTS_WAIT_MS);
   }
 }
 

@@ -381,8 +381,12 @@ export class HolderLinks {
       this.#parts.log.warn({ err: thrown, upstream }, 'subscription not restored');
     }
     // The next link makes it again.
-    const isOver = () => link.connection.isClosed || link.isRetired || holder.subscriptions.get(publishedUri) !== to;
-    if (isOver()) return;
+    const isOver = () =>
+      link.connection.isClosed ||
+      link.isRetired ||
+      holder.closed.aborted ||
+      holder.subscriptions.get(publishedUri) !== to;
+    if (isOver() || (isLast && holder.isOneClient)) return;
     if (isLast) {
       this.unsubscribe(holder, publishedUri, to).catch(() => undefined);
       holder.onSubscriptionLost(publishedUri, to.upstream);

@@ -263,6 +263,8 @@ export class ListRefresher {
       const client = listingClient(upstream, holder);
       const key = offerKeyFor(upstream, client);
       const isKnown = await offers.load(id, key);
+      // Nobody would wait for it.
+      if (records.hasFailed(id) && this.#fetches.isFullFor(upstream, client)) continue;
       const fetched = this.#fetchIfStale(upstream, client);
       if (isKnown || fetched === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;

@@ -151,9 +151,11 @@ export class RemoteListens {
   /** Keeps a message until the acknowledgement of the whole stream. Returns false if there are too many. */
   #hold({ method, params }: Notification, text: string): boolean {
     const key = JSON.stringify([method, params?.string('uri') ?? params?.string('taskId')]);
-    this.#heldChars += text.length - (this.#held.get(key)?.length ?? 0);
+    const chars = this.#heldChars + text.length - (this.#held.get(key)?.length ?? 0);
+    if (chars > HELD_CHARS) return false;
+    this.#heldChars = chars;
     this.#held.set(key, text);
-    return this.#heldChars <= HELD_CHARS;
+    return true;
   }
 
   /** Passes messages on: those that were held, and all from now on. */

@@ -214,10 +214,14 @@ export class SubscriptionStream implements Subscriber {
     else this.#changedLists.add(method);
   }
 
-  /** Keeps the URI of an update until the acknowledgement. Whether the client has subscribed to it is known only then. */
+  /**
+   * Keeps the URI of an update until the acknowledgement. Whether the client has subscribed to it is known only then. The client listens
+   * again if there are too many.
+   */
   #keepUpdate(uri: string | undefined): void {
-    if (uri === undefined || this.#updated.size >= LIMITS.listenEntries) return;
-    if (Buffer.byteLength(uri) <= LIMITS.subscriptionUriBytes) this.#updated.add(detach(uri));
+    if (uri === undefined || Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) return;
+    if (this.#updated.size < LIMITS.listenEntries) this.#updated.add(detach(uri));
+    else this.close();
   }
 
   /** Names a resource as the client has named it, as its update may do already. A part of one has its published URI. */
