@@ -10,6 +10,7 @@ import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import {
   type Answer,
+  type Id,
   invalidAnswer,
   type Message,
   MessageError,
@@ -319,7 +320,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     // Clients that name an ended session may open a new one.
     if (sessionId !== undefined && !((await this.#find(sessionId, principal, view)) instanceof GatewayError)) {
       const message = 'this session is initialized already; send initialize without Mcp-Session-Id to open another';
-      return refuse(new GatewayError('invalid-request', { message }), request.id);
+      return this.#refuse(new GatewayError('invalid-request', { message }), view, principal, request.id);
     }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
     const challenge = this.#parts.challengeIfOver(principal, endpointPath(view));
@@ -337,8 +338,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return RESPONSE_ALREADY_SENT;
   }
 
+  #refuse(error: GatewayError, view: string, principal: Principal, id?: Id): Response {
+    this.#parts.refusals?.record({ error, view, principal });
+    return refuse(error, id);
+  }
+
   async #converseInBatch(
-    { outgoing, form, lookup, principal }: Posting,
+    { outgoing, view, form, lookup, principal }: Posting,
     session: ClientSession,
     items: readonly (Message | MessageError)[],
   ): Promise<Response> {
@@ -347,7 +353,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       if (item instanceof MessageError && item.limit !== undefined) this.metrics.countLimit(item.limit);
     }
     const refused = refuseBatch(items, session.caller.revision);
-    if (refused !== undefined) return refuse(refused);
+    if (refused !== undefined) return this.#refuse(refused, view, principal);
     const expected = items.filter((item) => item instanceof MessageError || item.kind === 'request').length;
     if (expected > 0 && this.#refusesRequests) return refuse(new GatewayError('draining'));
     if (expected === 0) {
@@ -361,7 +367,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       items.map(async (item) => {
         if (item instanceof MessageError) {
           if (item.isResponse) front.handleResponse(session, invalidAnswer(item));
-          reply.answer(refusedId(item), toAnswer(toRefusal(item)));
+          const error = toRefusal(item);
+          this.#parts.refusals?.record({ error, view, principal });
+          reply.answer(refusedId(item), toAnswer(error));
         } else if (item.kind === 'request')
           reply.answer(item.id, await front.handleRequest(session, item, reply, lookup, principal));
         else this.#onNotification(session, item);

@@ -4,6 +4,7 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front/front.ts';
 import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
+import type { RefusalAudit } from './admission/refusal-audit.ts';
 import { cancelledParams, carriedParams } from '../protocol/cancellation.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
@@ -31,6 +32,8 @@ export interface PeerParts {
   readonly log: Logger;
   /** Bounds subscription streams, and ends them with the credentials of their readers. Undefined for the only client of a process. */
   readonly streams?: Pick<OpenStreams, 'listenCounts' | 'addListen' | 'removeListen'>;
+  /** Records refused messages; undefined if that is not done. */
+  readonly refusals?: Pick<RefusalAudit, 'record'> | undefined;
   /** Called when a message exceeds a bound. */
   readonly onLimit: (limit: LimitName) => void;
   /** Called when the gateway ended the session. */
@@ -129,7 +132,7 @@ export class Peer {
     if (input.kind !== 'request' && input.kind !== 'notification') return false;
     const modern = readModern(input, undefined);
     if (modern === undefined) return false;
-    if (modern.kind === 'refused') this.#parts.sink.send(errorText(modern.error, modern.id));
+    if (modern.kind === 'refused') this.#parts.sink.send(this.#refuse(modern.error, principal, modern.id));
     else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope, principal);
     else this.#parts.front.noteNotification({ principal, view: this.#parts.view }, modern.notification);
     return true;
@@ -204,7 +207,8 @@ export class Peer {
     if (session === undefined) {
       if (message.kind !== 'request') return undefined;
       if (isPing) return responseText(message.id, EMPTY_RESULT);
-      return errorText(new GatewayError('invalid-request', { message: 'send initialize first' }), message.id);
+      const refusal = new GatewayError('invalid-request', { message: 'send initialize first' });
+      return this.#refuse(refusal, principal, message.id);
     }
     switch (message.kind) {
       case 'request': {
@@ -221,20 +225,27 @@ export class Peer {
     }
   }
 
+  /** Records a refusal. Returns its text. */
+  #refuse(error: GatewayError, principal: Principal, id?: Id): string {
+    const { refusals, view } = this.#parts;
+    refusals?.record({ error, view, principal });
+    return errorText(error, id);
+  }
+
   async #receiveBatch(items: readonly (Message | MessageError)[], principal: Principal): Promise<void> {
     if (this.#opening !== undefined) await this.#opening;
     const { sink, onLimit } = this.#parts;
     for (const item of items) if (item instanceof MessageError && item.limit !== undefined) onLimit(item.limit);
     const refused = refuseBatch(items, this.#session?.caller.revision);
     if (refused !== undefined) {
-      sink.send(errorText(refused));
+      sink.send(this.#refuse(refused, principal));
       return;
     }
     const answers = await Promise.all(
       items.map(async (item) => {
         if (!(item instanceof MessageError)) return await this.#answer(item, principal);
         if (item.isResponse) await this.#answer(invalidAnswer(item), principal);
-        return errorText(toRefusal(item), refusedId(item));
+        return this.#refuse(toRefusal(item), principal, refusedId(item));
       }),
     );
     const texts = answers.filter((text) => text !== undefined);

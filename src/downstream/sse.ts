@@ -98,7 +98,7 @@ export class SseEndpoint {
   }
 
   open({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Response {
-    const { front, timers, log, metrics, memory, load, streams } = this.#parts;
+    const { front, timers, log, metrics, memory, load, streams, refusals } = this.#parts;
     if (getForm(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
@@ -123,7 +123,7 @@ export class SseEndpoint {
     const sink = { send: (text: string) => writer.writeText(jsonEventText({ data: text }), text) };
     const onEnd = () => writer.end();
     const onLimit = (limit: LimitName) => metrics.countLimit(limit);
-    const peer = new Peer({ front, principal, view, sink, log, streams, onLimit, onEnd });
+    const peer = new Peer({ front, principal, view, sink, log, streams, refusals, onLimit, onEnd });
     this.#clients.set(id, { principal, view, peer, end: onEnd });
     writer.writeText(eventText({ event: 'endpoint', data: `/messages?sessionId=${id}` }), '');
     return RESPONSE_ALREADY_SENT;

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { AuditEvent } from '../../src/audit/audit-event.ts';
+import { RefusalAudit } from '../../src/downstream/admission/refusal-audit.ts';
 import { GatewayError } from '../../src/errors.ts';
 import { readHeaders } from '../../src/downstream/admission/headers.ts';
 import { refuse, writeResponse } from '../../src/downstream/admission/refusal.ts';
@@ -23,7 +25,10 @@ async function endpoint() {
   const upstream = holdingUpstream();
   const gateway = await testCore({ up: { memory: upstream.memory } });
   const memory = createEdgeMemory(configWith({}), gateway.metrics);
+  const refused: (string | undefined)[] = [];
+  const trail = { record: (event: AuditEvent) => void refused.push(event.error) };
   const mcp = new McpEndpoint({
+    refusals: new RefusalAudit(trail, () => undefined),
     front: gateway.core.gateway,
     bodyBytes: 10_000,
     challengeIfOver: () => undefined,
@@ -48,6 +53,7 @@ async function endpoint() {
   return {
     ...upstream,
     mcp,
+    refused,
     url: server.url,
     [Symbol.asyncDispose]: async () => {
       await server[Symbol.asyncDispose]();
@@ -105,6 +111,23 @@ for (const { what, sent, status, allow } of refusals) {
     assert.deepEqual([got.status, got.headers.allow], [status, allow]);
   });
 }
+
+// SEC-44
+test('refused batches, their invalid messages and a second initialize are recorded', OPTIONS, async () => {
+  await using to = await endpoint();
+  const id = await initialize(to.url);
+  await post(to.url, rpc(1, 'initialize', { protocolVersion: '2025-11-25' }), id);
+  await post(to.url, `[${rpc(2, 'ping')}]`, id);
+  const { headers } = await post(
+    to.url,
+    rpc(3, 'initialize', { protocolVersion: '2025-03-26', capabilities: {}, clientInfo: { name: 'a', version: '1' } }),
+  );
+  await post(to.url, `[${rpc(4, 'ping')},1]`, String(headers['mcp-session-id']));
+  assert.deepEqual(
+    to.refused,
+    Array.from({ length: 3 }, () => 'invalid-request'),
+  );
+});
 
 test('an endpoint that does not exist is refused with 404', OPTIONS, async () => {
   await using to = await endpoint();

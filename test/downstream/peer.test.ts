@@ -32,6 +32,7 @@ async function peering(upstream = holdingUpstream()) {
   const gateway = await testCore({ up: { memory: upstream.memory } });
   const sent = new Waitlist<Sent | readonly Sent[]>();
   const limits: LimitName[] = [];
+  const refused: string[] = [];
   const ended = Promise.withResolvers<void>();
   const peer = new Peer({
     front: gateway.core.gateway,
@@ -44,6 +45,7 @@ async function peering(upstream = holdingUpstream()) {
       },
     },
     log: pino({ level: 'silent' }),
+    refusals: { record: ({ error, view, principal }) => refused.push(`${error.code} ${view} ${principal?.key}`) },
     onLimit: (limit) => limits.push(limit),
     onEnd: () => ended.resolve(),
   });
@@ -53,6 +55,7 @@ async function peering(upstream = holdingUpstream()) {
     peer,
     sent,
     limits,
+    refused,
     ended: ended.promise,
     receive: (text: string) => peer.receive(readInput(text)),
     /** Resolves with the response to this request. */
@@ -201,4 +204,16 @@ test('an item of a batch that exceeds a bound is counted', OPTIONS, async () => 
   await to.receive(hello(0, '2025-03-26'));
   await to.receive(`[${rpc('x'.repeat(2_000), 'ping')}]`);
   assert.deepEqual(to.limits, ['requestIdChars']);
+});
+
+// SEC-44
+test('each message that is refused before it reaches the gateway is recorded', OPTIONS, async () => {
+  await using to = await peering();
+  await to.receive(call(1, 'up__echo'));
+  await to.receive(modernText('tools/call', { name: 'up__echo' }, { id: 2 }).replace('2026-07-28', '2099-01-01'));
+  await to.receive(`[${call(3, 'up__echo')}]`);
+  await to.receive(hello(4, '2025-03-26'));
+  await to.receive(`[${rpc(5, 'ping')},1]`);
+  const invalid = 'invalid-request  local';
+  assert.deepEqual(to.refused, [invalid, 'unsupported-revision  local', invalid, invalid]);
 });
