@@ -3,6 +3,7 @@ import { isRetry } from '../protocol/input-required.ts';
 import type { Id, Message, MessageError, Request } from '../protocol/jsonrpc.ts';
 import { refuse } from './admission/refusal.ts';
 import type { ClassifiedPost, ClientInput } from './classify.ts';
+import { readModern } from './modern-envelope.ts';
 
 /** Methods that cost work at an upstream. */
 const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
@@ -22,6 +23,12 @@ function isCall(item: Message | MessageError): boolean {
 function workIn(input: ClientInput): Work | undefined {
   if ('kind' in input) return input.kind === 'request' ? workOf(input) : undefined;
   return input.length > 0 && input.every(isCall) ? 'call' : undefined;
+}
+
+/** Returns whether an input without headers of its own is a retry that continues a call. Only clients of 2026-07-28 have retries. */
+export function continuesCall(input: ClientInput): boolean {
+  if (!('kind' in input) || input.kind !== 'request' || !isRetry(input.params)) return false;
+  return readModern(input, undefined)?.kind === 'modern';
 }
 
 /** Returns the work that a POST begins. A retry with answers continues a call; only clients of 2026-07-28 have retries. */
@@ -45,9 +52,9 @@ export function refusalOfPost(load: Load | undefined, posted: ClassifiedPost): L
   return work === undefined ? undefined : load?.refusalOf(work);
 }
 
-/** Like {@link refusalOfPost}, for an input of a session. */
+/** Like {@link refusalOfPost}, for an input without headers of its own. */
 export function refusalOfInput(load: Load | undefined, input: ClientInput): LoadRefusal | undefined {
-  const work = load?.isHigh === true ? workIn(input) : undefined;
+  const work = load?.isHigh === true && !continuesCall(input) ? workIn(input) : undefined;
   return work === undefined ? undefined : load?.refusalOf(work);
 }
 

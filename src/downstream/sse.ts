@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { ssePath } from '../endpoint-path.ts';
-import { GatewayError } from '../errors.ts';
+import { failureOfRetry, GatewayError } from '../errors.ts';
 import type { ClientHttp } from '../gateway/front/client-http.ts';
 import { eventText, jsonEventText } from '../protocol/framing/event-stream.ts';
 import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
@@ -16,7 +16,7 @@ import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
 import { refuse, refuseOver } from './admission/refusal.ts';
 import type { McpParts } from './mcp.ts';
-import { refusalOfInput, refuseForLoad } from './new-work.ts';
+import { continuesCall, refusalOfInput, refuseForLoad } from './new-work.ts';
 import { openWriter } from './streams/event-stream.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
 import { resultOrError } from '../thrown.ts';
@@ -168,7 +168,8 @@ export class SseEndpoint {
       return refuse(this.#record(toRefusal(input), client.view, principal), refusedId(input));
     }
     if (this.#isDraining && 'kind' in input && input.kind === 'request') {
-      return refuse(new GatewayError('draining'), input.id);
+      const draining = new GatewayError('draining');
+      return refuse(continuesCall(input) ? failureOfRetry(draining) : draining, input.id);
     }
     const refusal = refusalOfInput(this.#parts.load, input);
     if (refusal !== undefined) {

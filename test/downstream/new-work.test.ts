@@ -72,6 +72,16 @@ for (const { name, posted, work } of posts) {
 }
 
 // R19
+test('a modern retry over one stream is never refused, unlike a made-up one', () => {
+  const { load } = highLoad();
+  const params = { name: 'a', requestState: 's', inputResponses: {} };
+  const isRefused = (text: string) => refusalOfInput(load, parseClientMessage(text)) !== undefined;
+  assert.equal(isRefused(modernText('tools/call', params, { id: 7 })), false);
+  assert.equal(isRefused(modernText('tools/call', { name: 'a' }, { id: 7 })), true);
+  assert.equal(isRefused(textOf('tools/call', params)), true);
+});
+
+// R19
 test('a batch is refused if it does nothing but begin calls', () => {
   const { load } = highLoad();
   const isRefused = (...texts: readonly string[]) =>

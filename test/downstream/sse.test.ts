@@ -3,6 +3,7 @@ import { request as httpRequest } from 'node:http';
 import { test } from 'node:test';
 import { BY_NAME, type Edge, type Overrides, startEdge } from './edge.ts';
 import { type Events, getEvents, type Got, post, responseTo, rpc } from './client.ts';
+import { modernText } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -198,6 +199,13 @@ test('while draining, new streams and requests are refused, and answers arrive',
   at.edge.drain();
   assert.equal((await getEvents(`${at.edge.url}/sse`, undefined)).status, 503);
   assert.equal((await at.send(rpc(2, 'ping'))).status, 503);
+  for (const [more, executed] of [
+    [{}, 'no'],
+    [{ requestState: 's', inputResponses: {} }, 'unknown'],
+  ] as const) {
+    const refused = await at.send(modernText('tools/call', { name: 'a', arguments: {}, ...more }, { id: 3 }));
+    assert.partialDeepStrictEqual(JSON.parse(refused.text).error.data, { code: 'draining', executed });
+  }
   at.front.release('gate');
   await at.events.until(({ messages }) => messages.length === 2);
 });
