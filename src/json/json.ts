@@ -249,7 +249,15 @@ export class RawObject {
   }
 
   without(names: readonly string[]): RawObject {
-    return names.reduce<RawObject>((bare, name) => bare.with(name, undefined), this);
+    return this.filter((name) => !names.includes(name));
+  }
+
+  /** Returns the object with these members only. */
+  filter(isKept: (name: string) => boolean): RawObject {
+    if (this.#names.every(isKept)) return this;
+    const names = this.#names.filter(isKept);
+    const raws = this.#raws.filter((_, at) => isKept(this.#names[at] ?? ''));
+    return new RawObject(names, raws, undefined);
   }
 
   /** Returns the object with the raw text of every member transformed by `change`. */

@@ -94,6 +94,11 @@ export function findHiddenQuestion(result: RawObject): string | undefined {
   return ASKING.findLookalike(result);
 }
 
+/** Returns a result or task of a legacy server, whose own questions are never in it, without what {@link findHiddenQuestion} finds. */
+export function withoutHiddenQuestions(result: RawObject): RawObject {
+  return ASKING.withoutLookalikes(result);
+}
+
 /** Reads the `resultType` of a result and what belongs to it. @throws {JsonTextError} if a member is not JSON. */
 export function readResult(result: RawObject): ResultReading {
   const odd = findHiddenQuestion(result);

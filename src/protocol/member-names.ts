@@ -16,11 +16,15 @@ export class MemberNames {
 
   /** Returns the first member whose name a lenient parser could take for one of these names, or undefined. */
   findLookalike(object: RawObject): string | undefined {
-    for (const key of object.keys()) {
-      if (this.#names.includes(key)) continue;
-      if (this.#folded.has(folded(key)) || key === '__proto__') return key;
-    }
-    return undefined;
+    return object.keys().find((key) => this.#isLookalike(key));
+  }
+
+  withoutLookalikes(object: RawObject): RawObject {
+    return object.filter((key) => !this.#isLookalike(key));
+  }
+
+  #isLookalike(key: string): boolean {
+    return !this.#names.includes(key) && (this.#folded.has(folded(key)) || key === '__proto__');
   }
 }
 

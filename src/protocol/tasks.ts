@@ -7,6 +7,7 @@
  */
 
 import { isObjectText, RawObject } from '../json/json.ts';
+import { withoutHiddenQuestions } from './input-required.ts';
 import type { RpcError } from './jsonrpc.ts';
 import { META, withoutCoreTaskMeta } from './meta.ts';
 import { RPC } from './rpc-codes.ts';
@@ -67,7 +68,7 @@ export function createdState(task: RawObject): RawObject {
  * (result, error, input requests).
  */
 export function upgradeTask(task: RawObject): RawObject {
-  return createdState(task)
+  return withoutHiddenQuestions(createdState(task))
     .with('ttl', undefined)
     .with('pollInterval', undefined)
     .with('ttlMs', task.raw('ttl') ?? 'null')

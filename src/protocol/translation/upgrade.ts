@@ -4,6 +4,7 @@
 
 import { isRecord } from '../../json/record.ts';
 import { RawObject } from '../../json/json.ts';
+import { withoutHiddenQuestions } from '../input-required.ts';
 import type { RpcError } from '../jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';
 import { META, metaText, withoutCoreTaskMeta, withoutMeta } from '../meta.ts';
@@ -55,7 +56,8 @@ export function withStamp(method: string, result: RawObject, stamp: Stamp): RawO
  * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeResult(method: string, result: string, stamp: Stamp): string {
-  let upgraded = withoutCoreTaskMeta(RawObject.parse(result)).with('resultType', '"complete"');
+  const bare = withoutCoreTaskMeta(withoutHiddenQuestions(RawObject.parse(result)));
+  let upgraded = bare.with('resultType', '"complete"');
   if (method === 'tools/call' && upgraded.raw('content') === undefined) upgraded = upgraded.with('content', '[]');
   return withStamp(method, upgraded, stamp).toString();
 }

@@ -7,7 +7,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import { usableCapabilities } from '../../../src/upstream/link/usable-capabilities.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
-import { modernRequest } from '../../support/modern-client.ts';
+import { ModernClient, modernRequest } from '../../support/modern-client.ts';
 import { asker } from '../../support/asker.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -134,6 +134,37 @@ for (const { method, params } of LOOKALIKES) {
     assert.match(error?.message ?? '', reason);
   });
 }
+
+// SEC-37 SEC-38
+test('no result or task of a legacy server has what clients could take for questions', TIMEOUT, async () => {
+  const questions = { q: { method: 'elicitation/create', params: FORM } };
+  const odd = { ResultType: 'input_required', InputRequests: questions, INPUTREQUESTS: questions, requestſtate: 's' };
+  const state = { taskId: 't', status: 'working', createdAt: '', lastUpdatedAt: '', ttl: 60_000, ...odd };
+  const inputSchema = { type: 'object' };
+  const job = { name: 'job', inputSchema, execution: { taskSupport: 'required' } };
+  const memory = memoryUpstream({
+    capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+    lists: { tools: [{ name: 'plain', inputSchema }, job] },
+    request: (peer, request) => {
+      const isCall = request.method === 'tools/call';
+      const isJob = isCall && request.params?.string('name') === 'job';
+      peer.send(result(request, isJob ? { task: state } : isCall ? { content: [], kept: 1, ...odd } : state));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, { ...EVERYTHING, extensions: { 'io.modelcontextprotocol/tasks': {} } });
+  const plain = await client.result('tools/call', toolCall('up__plain'));
+  assert.deepEqual(Object.keys(plain), ['content', 'kept', 'resultType', '_meta']);
+  const created = await client.result('tools/call', toolCall('up__job'));
+  const polled = await client.result('tasks/get', { taskId: created['taskId'] });
+  for (const { status, ...rest } of [created, polled]) {
+    assert.equal(status, 'working');
+    assert.deepEqual(
+      Object.keys(odd).filter((name) => name in rest),
+      [],
+    );
+  }
+});
 
 // N-28
 test('changed roots are not announced to an upstream that may not use them', TIMEOUT, async () => {
