@@ -107,10 +107,9 @@ export class RelayedRequest implements ExchangeHandler {
       this.#end('misdirected');
       return;
     }
-    const message =
-      isMisdirected
-        ? 'the session moved to another process at this moment; send the request again'
-        : 'the process that has the session did not accept the request; send it again';
+    const message = isMisdirected
+      ? 'the session moved to another process at this moment; send the request again'
+      : 'the process that has the session did not accept the request; send it again';
     this.#refuse(new GatewayError('store-unavailable', { message }), isMisdirected ? 'misdirected' : 'refused');
   }
 

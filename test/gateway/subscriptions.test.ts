@@ -136,6 +136,35 @@ test('a refused subscription is not sent again on the next connection', TIMEOUT,
   assert.deepEqual(asked(memory.peers.at(-1), 'resources/subscribe'), []);
 });
 
+// REL-16
+test('a subscription that a new process refuses twice is made again at the next one', TIMEOUT, async (t) => {
+  let isLoading = false;
+  const memory = watched({
+    request: (peer, request) => {
+      if (!isLoading || request.method !== 'resources/subscribe') return peer.send(result(request, {}));
+      peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"loading"}}`);
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('resources/subscribe', { uri: URI });
+  const time = stopTime(t);
+  const crash = () => {
+    for (const peer of memory.open) peer.crash();
+  };
+  const madeTimes = (times: number) =>
+    time.passUntil(
+      memory.until(() => memory.requests('resources/subscribe').length >= times || undefined),
+      100,
+    );
+  isLoading = true;
+  crash();
+  await madeTimes(3);
+  isLoading = false;
+  crash();
+  await madeTimes(4);
+});
+
 for (const isolation of ['session', 'shared'] as const) {
   // REL-16
   test(`isolation ${isolation}: a lost connection is restored, with its state`, TIMEOUT, async () => {

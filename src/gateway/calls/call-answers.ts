@@ -53,7 +53,11 @@ export class CallAnswers {
     if (!client.dialect.marksUnlistedItems || !namesUnlistedItem(client.catalog, request)) return;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
     // The answer is that of the upstream, whether it can be listed or not.
-    if (refreshing !== undefined) await resultWithin(refreshing.catch(() => undefined), LISTS_WAIT_MS);
+    if (refreshing !== undefined)
+      await resultWithin(
+        refreshing.catch(() => undefined),
+        LISTS_WAIT_MS,
+      );
   }
 }
 

@@ -76,6 +76,8 @@ export class UpstreamQuotas {
       const permit = await quota.acquire({ ...request, waitMs: Math.max(0, dueMs - performance.now()) });
       if (permit === undefined) {
         all.release();
+        // Nobody waits for it any more, so it is no refusal.
+        if (request.signal.aborted) throw new GatewayError('cancelled', { upstream: this.#id, executed: 'no' });
         throw new GatewayError('overloaded', { upstream: this.#id, message: quota.refuse(request.principal) });
       }
       permits.push(permit);
