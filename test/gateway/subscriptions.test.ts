@@ -137,7 +137,7 @@ test('a refused subscription is not sent again on the next connection', TIMEOUT,
 });
 
 // REL-16
-test('a subscription that a new process refuses twice is made again at the next one', TIMEOUT, async (t) => {
+test('a subscription that a new process refuses twice is made at the next one', TIMEOUT, async (t) => {
   let isLoading = false;
   const memory = watched({
     request: (peer, request) => {
