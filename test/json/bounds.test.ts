@@ -196,7 +196,8 @@ test('a response that is nested too deeply names its request, a deep request doe
     [`{"jsonrpc":"2.0","result":{"a":${deep}},"id":7}`, '7'],
     [`{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":${deep}}}`, 'null'],
     [`{"jsonrpc":"2.0","id":7,"id":8,"result":{"a":${deep}}}`, 'null'],
-    [`{"jsonrpc":"2.0","id":"7","result":{"a":${deep}}}`, 'null'],
+    [`{"jsonrpc":"2.0","id":"7","result":{"a":${deep}}}`, '7'],
+    [`{"jsonrpc":"2.0","id":"x","result":{"a":${deep}}}`, 'null'],
     [`{"a":"\\"id\\":8","jsonrpc":"2.0","id" : 7 ,"result":{"id":9,"a":${deep}}}`, '7'],
   ] as const;
   for (const [text, id] of cases) {

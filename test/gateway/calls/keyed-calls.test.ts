@@ -307,7 +307,7 @@ test('an error of the upstream is recorded as one of it when it is given again',
   );
 });
 
-test('an error of the upstream is given again with the numbers and order of its data', TIMEOUT, async () => {
+test('an error of the upstream is given again with the text of its data', TIMEOUT, async () => {
   const error = '{"message":"busy","code":-32000,"data":{"retry":1.0,"ticket":12345678901234567890}}';
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'busy', ...TOOL }] },

@@ -112,7 +112,7 @@ test('pages to open end the call of a modern client, and are an error for a sess
 test('a modern client is asked only for pages that it can open', TIMEOUT, async () => {
   const { at, begin } = await calling(failing(RPC.urlElicitationRequired, [PAGE]));
   await using _ = at;
-  assert.equal(await endOf(begin(at.group().client).answer()), 'missing-capability undefined');
+  assert.equal(await endOf(begin(at.group().client).answer()), 'missing-capability no');
   const none = await calling(failing(RPC.urlElicitationRequired, []));
   await using _none = none.at;
   assert.equal(await endOf(none.begin(none.at.group(MAY_OPEN).client).answer()), 'upstream-protocol no');
