@@ -134,6 +134,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/exchange/input-rounds.ts MAX_NAMED',
     'store/disk/journal.ts MAX_WAITING_BYTES',
     'store/redis/event-store.ts MAX_VICTIMS',
+    'upstream/listing-retries.ts MAX_KINDS',
   ],
   'another page or metric shows it': [
     // `gateway.limits.messageTotal`

@@ -22,9 +22,9 @@ import { type ClientFeatures, type CloseReason, type Link, type LinkUser, NO_FEA
 import { isUnauthorized } from './link/era-evidence.ts';
 import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
+import { ListingRetries } from './listing-retries.ts';
 import { closesWithUsers, isExpired, isSpare, isUnused, staysOpen } from './idle-links.ts';
 import { type LinkNeed, type LinkRequest, Opener } from './link/opener.ts';
-import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import { UpstreamLinks } from './upstream-links.ts';
@@ -46,7 +46,7 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #listings = new SingleRuns<void>();
   readonly #checks: LinkChecks;
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
-  readonly #retryingListing = new Set<Era>();
+  readonly #retries: ListingRetries;
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #quotas: UpstreamQuotas;
@@ -70,6 +70,11 @@ export class Upstream<Context, User extends LinkUser> {
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     const state = { links: this.#links, opener: this.#opener, lifecycles: this.#lifecycles };
     this.#checks = new LinkChecks({ ...state, events, log: this.#log, stopping: this.#stopping.signal });
+    this.#retries = new ListingRetries({
+      refresh: (era, features) => this.refresh(era, features, EVERYBODY),
+      waitMs: (era) => this.#lifecycles.in(this.#likelyEra(era)).retryAtMs - performance.now(),
+      signal: AbortSignal.any([this.#stopping.signal, this.#retired.signal]),
+    });
     this.isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
     if (config.problem !== undefined) this.#lifecycles.stepAll({ kind: 'unusable', reason: config.problem });
@@ -288,6 +293,7 @@ export class Upstream<Context, User extends LinkUser> {
       if (!this.isRetired) this.#events.onLists(this.id, offerKey, offer, failure === undefined);
       if (failure !== undefined) throw failure;
       this.#lifecycles.step(link.era, { kind: 'listed' });
+      if (audience === EVERYBODY) this.#retries.remove(client, features);
       // It has done its work: clients with these features hear of changes over connections of their own. Reported changes are read over it until
       // it is idle. The server may report the same on each new connection.
       const isSpare = (this.#hasServed || !this.isProcess) && !link.hasReportedChange;
@@ -308,9 +314,7 @@ export class Upstream<Context, User extends LinkUser> {
     const reason = reasonOf(error);
     if (isUnauthorized(error)) this.#lifecycles.step(era, { kind: 'unauthorized', reason, detail: detailOf(error) });
     else if (this.#lifecycles.in(era).phase === 'ready') this.#lifecycles.step(era, { kind: 'list-failed', reason });
-    if (features.capabilityKey === '' || this.isProcess) this.#retryListing(client, features);
-    // Only lists end that state, and no other client with these features may come.
-    else if (isUnauthorized(error)) this.#retryListing(client);
+    this.#retryListing(client, features);
   }
 
   /**
@@ -427,10 +431,9 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Repeats the listing after a failed start, as no client may come while the upstream is down. As long as others are served, clients try again. */
   async #retryFailed(era: Era, order: LinkRequest, scope: FailureScope): Promise<void> {
-    const { clientEra, audience, clientCapabilities, capabilityKey } = order;
+    const { clientEra, audience } = order;
     if (!this.isProcess && scope === 'upstream') await this.#checks.afterFailedStart(era);
-    if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era)))
-      this.#retryListing(clientEra, this.isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES);
+    if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era))) this.#retryListing(clientEra, order);
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
@@ -485,14 +488,9 @@ export class Upstream<Context, User extends LinkUser> {
     this.#retryListing(link.era);
   }
 
-  /** Repeats the listing until it succeeds, without a request of a client. */
+  /** Repeats the listing until it succeeds. A process is started for the clients that it can serve afterwards. */
   #retryListing(client: Era, features: ClientFeatures = NO_FEATURES): void {
-    if (this.#retryingListing.has(client) || this.config.problem !== undefined || this.isRetired) return;
-    this.#retryingListing.add(client);
-    const signal = AbortSignal.any([this.#stopping.signal, this.#retired.signal]);
-    const waitMs = () => this.#lifecycles.in(this.#likelyEra(client)).retryAtMs - performance.now();
-    void retryUntilDone(() => this.refresh(client, features, EVERYBODY), waitMs, signal).finally(() =>
-      this.#retryingListing.delete(client),
-    );
+    if (this.config.problem !== undefined || this.isRetired) return;
+    this.#retries.add(client, this.isProcess ? features : NO_FEATURES);
   }
 }

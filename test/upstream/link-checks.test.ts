@@ -125,23 +125,28 @@ test('a server that answers ping and refuses lists with 401 needs authorization'
   assert.equal(upstream.lifecycle.phase, 'needs-authorization');
 });
 
-test('HTTP 401 of one listing for certain capabilities ends by itself', TIMEOUT, async () => {
-  let isRefused = false;
-  const memory = memoryUpstream({
-    hold: async (peer, { id }) => {
-      if (isRefused) peer.fail(id, failure(401));
-      isRefused = false;
-    },
+for (const { status, phase } of [
+  { status: 401, phase: 'needs-authorization' },
+  { status: 503, phase: 'degraded' },
+]) {
+  test(`HTTP ${status} of one listing for certain capabilities ends by itself`, TIMEOUT, async () => {
+    let isRefused = false;
+    const memory = memoryUpstream({
+      hold: async (peer, { id }) => {
+        if (isRefused) peer.fail(id, failure(status));
+        isRefused = false;
+      },
+    });
+    await using at = new GatewayParts({ up: { memory, target: REMOTE, isolation: 'session' } });
+    const upstream = at.upstream('up');
+    await upstream.refresh('legacy', NO_FEATURES, '');
+    const { session } = at.session({ capabilities: { elicitation: {} } });
+    isRefused = true;
+    await assert.rejects(upstream.refresh('legacy', session, ''));
+    assert.equal(upstream.lifecycle.phase, phase);
+    await waitUntil(() => upstream.lifecycle.phase === 'ready');
   });
-  await using at = new GatewayParts({ up: { memory, target: REMOTE, isolation: 'session' } });
-  const upstream = at.upstream('up');
-  await upstream.refresh('legacy', NO_FEATURES, '');
-  const { session } = at.session({ capabilities: { elicitation: {} } });
-  isRefused = true;
-  await assert.rejects(upstream.refresh('legacy', session, ''));
-  assert.equal(upstream.lifecycle.phase, 'needs-authorization');
-  await waitUntil(() => upstream.lifecycle.phase === 'ready');
-});
+}
 
 for (const { status, phase } of [
   { status: 200, phase: 'ready' },

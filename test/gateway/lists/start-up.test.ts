@@ -150,6 +150,31 @@ test('a client that gives up a list that waits is told when the list has come', 
   assert.deepEqual(await toolNames(client), ['up__echo', 'late__echo']);
 });
 
+// N-62
+test('clients of other capabilities are told of an upstream that did not start', TIMEOUT, async () => {
+  const failing = Promise.withResolvers<void>();
+  let isUp = false;
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    start: async () => {
+      if (memory.starts === 2) failing.resolve();
+      await failing.promise;
+      if (!isUp) throw new Error('not yet');
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const capabilities = [{ roots: {} }, { elicitation: {} }];
+  const clients = await Promise.all(capabilities.map((own) => gateway.connect({ capabilities: own })));
+  assert.deepEqual(await Promise.all(clients.map(toolNames)), [[], []]);
+  // Each of them has asked for the lists twice, and one was repeated.
+  await memory.until(() => memory.starts > 4 || undefined);
+  isUp = true;
+  for (const client of clients) {
+    await client.waitForMessage(LIST_CHANGED);
+    assert.deepEqual(await toolNames(client), ['up__echo']);
+  }
+});
+
 test('the gauge of listed tools is right at each scrape, for every endpoint', TIMEOUT, async () => {
   const late = slow();
   await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
