@@ -10,7 +10,7 @@ import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connectio
 import type { Offers } from '../offers.ts';
 import type { ListAnnouncer } from './list-announcer.ts';
 import { PrivateLists } from './private-lists.ts';
-import { RepeatedListings } from './repeated-listings.ts';
+import { type ListingOutcome, RepeatedListings } from './repeated-listings.ts';
 
 export interface ChangedListsParts {
   readonly upstreams: Upstreams;
@@ -47,8 +47,8 @@ export class ChangedLists {
       ...parts,
       refreshCatalog: (holder) => this.refreshCatalog(holder),
       onListed: (link, outcome) => {
-        if (outcome === 'failed') this.#reported.delete(link);
-        else this.#announceReported(link, this.#privateHolders(link), outcome === 'differs');
+        // After a failure, they are announced once the lists can be read.
+        if (outcome !== 'failed') this.#announceReported(link, this.#privateHolders(link), outcome === 'differs');
       },
     });
   }
@@ -63,25 +63,26 @@ export class ChangedLists {
     else this.#sharedListings.onChanged(link);
   }
 
-  /** Lists an upstream after a change that it has reported on a link for all clients. Resolves as `ListOnce` does. */
-  async #listShared(link: Link, onBegin: () => void): Promise<boolean> {
+  /** Lists an upstream after a change that it has reported on a link for all clients. The upstream repeats a listing that fails. */
+  async #listShared(link: Link, onBegin: () => void): Promise<ListingOutcome> {
     onBegin();
     const { upstreams, offers, log } = this.#parts;
     const upstream = upstreams.get(link.upstream);
-    if (link.isRetired || upstream === undefined) return false;
+    if (link.isRetired || upstream === undefined) return 'equal';
     const offer = () => offers.exactOffer(link.upstream, link);
     const before = offer();
+    const outcome = () => (offer() === before ? 'equal' : 'changed');
     try {
       await upstream.runningRefresh(link.era, link, link.audience);
       // A server reports what it registers after its start. Another connection would report it again.
-      if (link.connection.isClosed && !link.hasAnsweredCall) return false;
+      if (link.connection.isClosed && !link.hasAnsweredCall) return 'equal';
       await upstream.refresh(link.era, link, link.audience);
       this.#announceReported(link, this.#sharedHolders(link), false);
-      return offer() !== before;
+      return outcome();
     } catch (thrown) {
       this.#reported.delete(link);
       log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-      return offer() !== before;
+      return outcome();
     }
   }
 

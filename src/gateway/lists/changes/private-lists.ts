@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import { isSameOffer, type Offer } from '../../../catalog/offer.ts';
 import type { LimitName } from '../../../limits.ts';
@@ -8,7 +9,7 @@ import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connectio
 import { ListingQueue } from './listing-queue.ts';
 import type { Offers } from '../offers.ts';
 import { PrivateOfferBudget } from './private-offer-budget.ts';
-import { RepeatedListings } from './repeated-listings.ts';
+import { type ListingOutcome, RepeatedListings } from './repeated-listings.ts';
 
 /** The longest wait for the lists of all clients, before those of a connection count as its own. */
 const SHARED_MS = 5_000;
@@ -19,6 +20,8 @@ interface Outcome {
   readonly isOwn: boolean;
   /** True if lists differ from those that its clients have had. */
   readonly isChanged: boolean;
+  /** True if a list could not be read that could be before. */
+  readonly isPartial: boolean;
 }
 
 /** The last listing of a link. */
@@ -28,7 +31,7 @@ interface Listed {
   isEnded: boolean;
 }
 
-const AS_BEFORE: Outcome = { isOwn: false, isChanged: false };
+const AS_BEFORE: Outcome = { isOwn: false, isChanged: false, isPartial: false };
 
 export interface PrivateListsParts {
   readonly upstreams: Upstreams;
@@ -75,7 +78,7 @@ export class PrivateLists {
   }
 
   /** Lists a link when the queue allows it. Resolves as `ListOnce` does. */
-  async #listOnce(link: Link, onBegin: () => void): Promise<boolean> {
+  async #listOnce(link: Link, onBegin: () => void): Promise<ListingOutcome> {
     const { log, onListed } = this.#parts;
     let outcome: Outcome = AS_BEFORE;
     try {
@@ -84,13 +87,15 @@ export class PrivateLists {
         onBegin();
         outcome = await this.#list(link);
       });
-      onListed(link, outcome.isOwn ? 'differs' : 'equal');
-      return outcome.isChanged;
+      if (outcome.isPartial) onListed(link, 'failed');
+      else onListed(link, outcome.isOwn ? 'differs' : 'equal');
+      if (outcome.isPartial) return 'failed';
+      return outcome.isChanged ? 'changed' : 'equal';
     } catch (thrown) {
       // A connection that was lost has a line of its own in the log.
       if (!link.connection.isClosed) log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
       onListed(link, 'failed');
-      return false;
+      return 'failed';
     }
   }
 
@@ -105,7 +110,11 @@ export class PrivateLists {
       for (; user !== undefined; user = unlisted()) {
         listed.own.set(user.capabilityKey, undefined);
         const one = await this.#listFor(link, user, listed);
-        all = { isOwn: all.isOwn || one.isOwn, isChanged: all.isChanged || one.isChanged };
+        all = {
+          isOwn: all.isOwn || one.isOwn,
+          isChanged: all.isChanged || one.isChanged,
+          isPartial: all.isPartial || one.isPartial,
+        };
       }
     } catch (thrown) {
       // The next client that joins causes another listing.
@@ -138,6 +147,10 @@ export class PrivateLists {
     await this.#nextTurn();
     await offers.readDefinitions(upstream, offer);
     if (link.connection.isClosed || link.isRetired) return AS_BEFORE;
+    const isPartial = failure !== undefined && !isDeepStrictEqual(before?.unreadable, offer.unreadable);
+    // They are read once more. Until then, the record of the failure is no reason for lists of its own.
+    if (isPartial && before !== undefined && isSameOffer(before, { ...offer, unreadable: before.unreadable }))
+      return { ...AS_BEFORE, isPartial };
     const isChanged = before === undefined || !isSameOffer(before, offer);
     const differs = () => {
       const common = commonOffer();
@@ -159,7 +172,7 @@ export class PrivateLists {
       else holder.ownOffers.delete(link.upstream);
       this.#parts.refreshCatalog(holder);
     }
-    return { isOwn, isChanged };
+    return { isOwn, isChanged, isPartial };
   }
 
   /** Returns the lists that clients of the connection get; undefined for those of all clients, if there is no room for more. */

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { retryPauseMs } from '../../../upstream/lifecycle/retry-until-done.ts';
 import type { Link } from '../../exchange/connection-holder.ts';
 
 /**
@@ -11,12 +12,15 @@ const EQUAL_PAUSE_MS = 10_000;
 /** After so many equal listings, a report that comes during a listing leads to one more, and reports during that one to no other. */
 const EQUAL_LISTINGS = 5;
 
+/** Whether the lists are other ones than before; `failed` if they have to be read once more. */
+export type ListingOutcome = 'changed' | 'equal' | 'failed';
+
 /**
- * Lists one link, and handles the outcome. Never rejects. Resolves with true if the lists are other ones than before.
+ * Lists one link, and handles the outcome. Never rejects.
  *
  * @param onBegin must run when the listing begins.
  */
-type ListOnce = (link: Link, onBegin: () => void) => Promise<boolean>;
+type ListOnce = (link: Link, onBegin: () => void) => Promise<ListingOutcome>;
 
 /** The end of a listing, and the pause after it. Monotonic ms. */
 interface Listed {
@@ -48,23 +52,27 @@ export class RepeatedListings {
     if (!isListing) void this.#listWhileChanged(link);
   }
 
-  /** Lists a link until no change is reported during a listing, also during one that fails. */
+  /** Lists a link until no change is reported during a listing. One that fails is repeated, as often as equal ones. */
   async #listWhileChanged(link: Link): Promise<void> {
     let last = this.#last.get(link) ?? { endMs: -Infinity, pauseMs: 0, equal: 0 };
     if (performance.now() - last.endMs > 2 * EQUAL_PAUSE_MS) last = { ...last, equal: 0 };
     let isFinal = false;
+    let hasFailed = false;
     do {
       const sinceMs = performance.now() - last.endMs;
-      const pauseMs = isFinal ? EQUAL_PAUSE_MS : last.pauseMs;
+      const retryMs = hasFailed ? retryPauseMs(last.equal, Math.random()) : 0;
+      const pauseMs = isFinal ? EQUAL_PAUSE_MS : Math.max(retryMs, last.pauseMs);
       if (sinceMs < Math.min(PAUSE_MS, pauseMs)) await sleep(pauseMs - sinceMs, undefined, { ref: false });
       if (link.connection.isClosed) break;
       let begunMs = performance.now();
-      const isChanged = await this.#list(link, () => {
+      const outcome = await this.#list(link, () => {
         this.#listing.set(link, false);
         begunMs = performance.now();
       });
       const endMs = performance.now();
       const doubledMs = sinceMs < PAUSE_MS ? 2 * last.pauseMs : 1;
+      const isChanged = outcome === 'changed';
+      hasFailed = outcome === 'failed';
       const longestMs = isChanged ? PAUSE_MS : EQUAL_PAUSE_MS;
       last = {
         endMs,
@@ -74,7 +82,7 @@ export class RepeatedListings {
       this.#last.set(link, last);
       if (isFinal && !isChanged) break;
       isFinal = last.equal >= EQUAL_LISTINGS;
-    } while (this.#listing.get(link) === true);
+    } while (hasFailed || this.#listing.get(link) === true);
     this.#listing.delete(link);
   }
 }

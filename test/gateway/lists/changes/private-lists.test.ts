@@ -434,3 +434,60 @@ test('a change that a connection without users reports is read for who joins it'
   await joining.result('tools/call', toolCall('up__ping'));
   await waitUntil(async () => namesIn(await joining.result('tools/list')).includes('up__extra1'));
 });
+
+for (const [what, capabilities] of [
+  ['the only list', { tools: { listChanged: true } }],
+  ['one list of several', { tools: { listChanged: true }, prompts: {} }],
+] as const) {
+  test(`a change that could not be read at once is read later: ${what}`, TIMEOUT, async () => {
+    const names = ['echo'];
+    let isRefused = false;
+    const memory = memoryUpstream({
+      capabilities,
+      listsOf: () => ({ tools: names.map((name) => ({ ...TOOL, name })) }),
+      hold: async (peer, { id, method }) => {
+        if (!isRefused || method !== 'tools/list') return;
+        isRefused = false;
+        peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":-32603,"message":"reloading"}}`);
+      },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo'));
+    names.push('more');
+    isRefused = true;
+    storm(memory);
+    await client.waitForMessage(LIST_CHANGED);
+    assert.deepEqual(namesIn(await client.result('tools/list')), ['up__echo', 'up__more']);
+    await client.result('tools/call', toolCall('up__more'));
+  });
+}
+
+test('a list that can never be read is not read again and again', TIMEOUT, async () => {
+  const names = ['echo'];
+  const memory = memoryUpstream({
+    capabilities: { tools: { listChanged: true }, prompts: {} },
+    listsOf: () => ({ tools: names.map((name) => ({ ...TOOL, name })) }),
+    hold: async (peer, { id, method }) => {
+      if (method === 'prompts/list') peer.fail(id, new GatewayError('upstream-protocol'));
+    },
+  });
+  await using at = new GatewayParts({ up: { memory } });
+  const upstream = at.upstream('up');
+  const { session } = at.session();
+  await assert.rejects(upstream.refresh('legacy', session, ''));
+  const outcomes: string[] = [];
+  const lists = new PrivateLists({
+    upstreams: at.upstreams,
+    offers: at.offers,
+    log: at.log,
+    refreshCatalog: () => undefined,
+    onLimit: () => undefined,
+    onListed: (_link, outcome) => outcomes.push(outcome),
+  });
+  names.push('more');
+  lists.onChanged(await upstream.link(session));
+  await waitUntil(() => outcomes.length === 1);
+  assert.deepEqual(outcomes, ['differs']);
+  assert.equal(session.ownOffers.get('up')?.tools.length, 2);
+});
