@@ -255,6 +255,8 @@ export class Sessions {
     session.isInitialized = true;
     session.hadStream = true;
     session.attachments = await this.#attachmentsOf(session, record);
+    // A reload meanwhile did not reach it.
+    session.catalog = this.#parts.offers.catalogFor(session);
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     session.unresolved = new Map(record?.subscriptions?.map((uri) => [uri, undefined]));
     addStored(session);

@@ -5,6 +5,7 @@ import { GatewayError } from '../../../src/errors.ts';
 import { Session } from '../../../src/gateway/clients/session.ts';
 import { Sessions } from '../../../src/gateway/clients/sessions.ts';
 import { SESSION_ENDED } from '../../../src/gateway/exchange/owners.ts';
+import { Attachments } from '../../../src/gateway/handles/attachments.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
@@ -229,6 +230,27 @@ test('a session stays at the upstream that has continued it, if it cannot be sto
   assert.equal(left.at(-1), false, 'it is continued');
   gateway.core.handOver();
   assert.equal(left.at(-1), true);
+});
+
+test('a session that is restored during a reload has the filters of after it', TIMEOUT, async (t) => {
+  const { up } = attachable();
+  await using gateway = await testCore({ up });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('up__act'));
+  const [before] = gateway.core.sessions;
+  await waitUntil(() => before?.attachable?.has('up') === true);
+  await gateway.restart();
+  const { config, core } = gateway;
+  const next = { ...config, upstreams: config.upstreams.map((one) => ({ ...one, excludeTools: ['act'] })) };
+  const unsealing = t.mock.method(Attachments.prototype, 'unseal', async () => {
+    await core.apply(next, diffConfigs(config, next));
+  });
+  const { id, caller } = client.session;
+  const session = await core.gateway.findSession(id, caller.principal, caller.view);
+  assert.equal(unsealing.mock.callCount(), 1);
+  const restored = new TestClient(() => core, session ?? client.session, RawObject.EMPTY, false);
+  await assert.rejects(restored.result('tools/call', toolCall('up__act')), /up__act/);
+  assert.equal(up.memory.requests('tools/call').length, 1);
 });
 
 // R10
