@@ -8,6 +8,7 @@ import type { Owners } from '../exchange/owners.ts';
 import { resolveUri } from '../exchange/route.ts';
 import type { MessageSink, ModernCall, ModernCaller, Owner, Ownership } from '../front/front.ts';
 import { GatewayError } from '../../errors.ts';
+import { getOrMake } from '../../map-entries.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import { type Filter, filterText, readFilter } from './listen-filter.ts';
 
@@ -30,53 +31,60 @@ export interface SplitFilter {
 
 /**
  * Divides the filter of a `subscriptions/listen` request among the processes that have the connections and tasks. List changes are reported by each of
- * them.
+ * them. Asks for all owners at the same time, and once for each upstream, since each answer of a store may take a while.
  */
 export async function splitFilter(parts: SplitParts, client: ModernClient, filter: Filter): Promise<SplitFilter> {
   const { owners, connectionOwners, taskIds } = parts;
   const { group, caller } = client;
-  const { restriction } = group.catalog;
+  const { restriction, view } = group.catalog;
   const [uris, tasks]: [string[], string[]] = [[], []];
   const elsewhere = new Map<Owner, { kinds: ReadonlySet<ListKind>; uris: string[]; taskIds: string[] }>();
-  const partOf = (owner: Owner) => {
-    const part = elsewhere.get(owner) ?? { kinds: filter.kinds, uris: [], taskIds: [] };
-    elsewhere.set(owner, part);
-    return part;
-  };
-  const ownerAt = async (find: () => Ownership | Promise<Ownership>): Promise<Owner | undefined> => {
-    try {
-      const ownership = await find();
-      return ownership.kind === 'elsewhere' ? ownership.owner : undefined;
-    } catch (thrown) {
-      if (thrown instanceof GatewayError) return undefined;
-      throw thrown;
-    }
-  };
-  for (const uri of filter.uris) {
+  const partOf = (owner: Owner) => getOrMake(elsewhere, owner, () => ({ kinds: filter.kinds, uris: [], taskIds: [] }));
+  const asked = new Map<string, Promise<Owner | undefined>>();
+  const ownerAt = (key: string, find: () => Ownership | Promise<Ownership>) =>
+    getOrMake(asked, key, () => ownerElsewhere(find));
+  const ownersOfUris = filter.uris.map(async (uri) => {
     const resource = resolveUri(group.catalog, uri);
     // The question may open a connection, so it is asked about nothing that this process will deny.
-    const owner =
-      resource instanceof GatewayError || restriction?.allowsUpdates(resource.upstream, resource.uri) === false
-        ? undefined
-        : await ownerAt(() => connectionOwners.ownerOf(group, resource.upstream));
-    if (owner === undefined) uris.push(uri);
-    else partOf(owner).uris.push(uri);
-  }
-  for (const id of filter.taskIds) {
-    const owner = await ownerAt(async () => {
+    if (resource instanceof GatewayError || restriction?.allowsUpdates(resource.upstream, resource.uri) === false)
+      return undefined;
+    const { upstream } = resource;
+    return await ownerAt(upstream, () => connectionOwners.ownerOf(group, upstream));
+  });
+  const ownersOfTasks = filter.taskIds.map((id) =>
+    ownerElsewhere(async () => {
       const { process } = await taskIds.open(caller, id);
       return await owners.ownerOf({ kind: 'task', process });
-    });
-    if (owner === undefined) tasks.push(id);
-    else partOf(owner).taskIds.push(id);
+    }),
+  );
+  const listed = filter.kinds.size > 0 ? view.upstreams : [];
+  const ownersOfLists = listed.map(({ id }) => ownerAt(id, () => connectionOwners.ownerIfKnown(group, id)));
+  const [ofUris, ofTasks, ofLists] = await Promise.all([
+    Promise.all(ownersOfUris),
+    Promise.all(ownersOfTasks),
+    Promise.all(ownersOfLists),
+  ]);
+  for (const [at, uri] of filter.uris.entries()) {
+    const owner = ofUris[at];
+    (owner === undefined ? uris : partOf(owner).uris).push(uri);
   }
-  if (filter.kinds.size > 0) {
-    for (const { id } of group.catalog.view.upstreams) {
-      const owner = await ownerAt(() => connectionOwners.ownerIfKnown(group, id));
-      if (owner !== undefined) partOf(owner);
-    }
+  for (const [at, id] of filter.taskIds.entries()) {
+    const owner = ofTasks[at];
+    (owner === undefined ? tasks : partOf(owner).taskIds).push(id);
   }
+  for (const owner of ofLists) if (owner !== undefined) partOf(owner);
   return { here: { kinds: filter.kinds, uris, taskIds: tasks }, elsewhere };
+}
+
+/** Returns the other process that has a state; undefined if this one is to answer, also for a state that is not found. */
+async function ownerElsewhere(find: () => Ownership | Promise<Ownership>): Promise<Owner | undefined> {
+  try {
+    const ownership = await find();
+    return ownership.kind === 'elsewhere' ? ownership.owner : undefined;
+  } catch (thrown) {
+    if (thrown instanceof GatewayError) return undefined;
+    throw thrown;
+  }
 }
 
 /** The parts of one `subscriptions/listen` stream that other processes serve. */
