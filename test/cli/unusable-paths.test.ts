@@ -4,8 +4,10 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { runCli } from '../support/cli.ts';
 
+const SERVER = fileURLToPath(new URL('../fixtures/servers/pid-stdio.ts', import.meta.url));
 const ON_POSIX = { timeout: 120_000, skip: process.platform === 'win32' };
 
 let dir = '';
@@ -23,7 +25,10 @@ before(async () => {
   await config('lock.json', { lock: { file: 'folder' } });
   await writeFile(
     join(dir, 'nowhere.json'),
-    JSON.stringify({ mcpServers: { a: { command: 'none-such' } }, gateway: { lock: { file: 'no/x.lock' } } }),
+    JSON.stringify({
+      mcpServers: { a: { command: process.execPath, args: [SERVER] } },
+      gateway: { lock: { file: 'no/x.lock' } },
+    }),
   );
   await config('audit.json', { audit: { file: 'audit.log' } });
   await config('folder.json', { audit: { file: 'folder' }, listen: '127.0.0.1:0', operator: false });
