@@ -22,6 +22,7 @@ import { type ClientFeatures, type CloseReason, type Link, type LinkUser, NO_FEA
 import { isUnauthorized } from './link/era-evidence.ts';
 import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
+import { Crashes } from './crashes.ts';
 import { ListingRetries } from './listing-retries.ts';
 import { closesWithUsers, isExpired, isSpare, isUnused, staysOpen } from './idle-links.ts';
 import { type LinkNeed, type LinkRequest, Opener } from './link/opener.ts';
@@ -47,6 +48,7 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #checks: LinkChecks;
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retries: ListingRetries;
+  readonly #crashes = new Crashes();
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #quotas: UpstreamQuotas;
@@ -367,6 +369,7 @@ export class Upstream<Context, User extends LinkUser> {
 
   async #open(need: LinkNeed): Promise<Link<Context, User>> {
     const { clientEra, placeIn } = need;
+    this.#crashes.assertNoLoop(this.id, need.principal);
     await awaitOpening(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), this.#stopping.signal);
     const { purpose, closed } = placeIn(this.#likelyEra(clientEra));
     // A connection for all clients of an audience counts for none of them.
@@ -465,7 +468,7 @@ export class Upstream<Context, User extends LinkUser> {
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const isNoProblem = isForgotten && isUnused(link, performance.now());
-    const early = !link.hasAnsweredCall && !isForgotten;
+    const early = !link.hasAnsweredCall && !isForgotten && !(this.isProcess && this.#crashes.isOfOnePrincipal(link));
     const isServing = this.#isServingIn(link.era);
     const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.isProcess, isServing };
     if (!isNoProblem) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });

@@ -389,3 +389,59 @@ test('a client keeps its lists while others with many other capabilities come an
   assert.deepEqual((await client.result('tools/list'))['tools'], tools);
   assert.equal(await conversation(client), own);
 });
+
+/** Makes calls that end their process. Returns the messages of their errors. */
+async function crash(client: TestClient, times: number, time: { pass(ms: number): void }): Promise<string[]> {
+  const messages: string[] = [];
+  for (let n = 0; n < times; n++) {
+    time.pass(1_000);
+    const { answer } = await client.request('tools/call', toolCall('up__echo', { crash: true }));
+    messages.push(answer.kind === 'error' ? answer.error.message : '');
+  }
+  return messages;
+}
+
+function crashing(): MemoryUpstream {
+  return counting({
+    request: (peer, request) => {
+      if (request.params?.raw('arguments')?.includes('crash') === true) return peer.crash('was killed');
+      return peer.send(result(request, { content: [] }));
+    },
+  });
+}
+
+for (const isolation of ['session', 'principal', 'call'] as const) {
+  // REL-10
+  test(`isolation ${isolation}: calls that end processes pause their principal alone`, TIMEOUT, async (t) => {
+    const memory = crashing();
+    await using gateway = await testCore({ up: { memory, isolation } });
+    const [ann, bob] = [principal('ann'), principal('bob')];
+    const client = await gateway.connect({ principal: ann });
+    await client.result('tools/list');
+    const time = stopTime(t);
+    const messages = await crash(client, 6, time);
+    assert.deepEqual(
+      messages.map((text) => /not available: calls of this principal/.test(text)),
+      [...Array(5).fill(false), true],
+    );
+    const starts = memory.starts;
+    const again = await gateway.connect({ principal: ann });
+    assert.match((await crash(again, 1, time))[0] ?? '', /calls of this principal have ended its process 5 times/);
+    assert.equal(memory.starts, starts);
+    const other = await gateway.connect({ principal: bob });
+    assert.deepEqual((await other.result('tools/call', toolCall('up__echo')))['content'], []);
+    time.pass(60_000);
+    assert.deepEqual((await client.result('tools/call', toolCall('up__echo')))['content'], []);
+  });
+}
+
+// REL-10
+test('processes that the calls of several principals end are a crash loop for all', TIMEOUT, async (t) => {
+  const memory = crashing();
+  await using gateway = await testCore({ up: { memory } });
+  const clients = await Promise.all(['ann', 'bob'].map((key) => gateway.connect({ principal: principal(key) })));
+  const time = stopTime(t);
+  for (let round = 0; round < 3; round++) for (const client of clients) await crash(client, 1, time);
+  const other = await gateway.connect({ principal: principal('cora') });
+  assert.match((await crash(other, 1, time))[0] ?? '', /crash loop/);
+});

@@ -75,9 +75,9 @@ export type OpeningDecision =
   | { readonly kind: 'refuse'; readonly reason: string; readonly retryAfterMs: number | undefined };
 
 /** A crash loop is this number of process failures within this time. It stops all attempts for the pause. */
-const LOOP_FAILURES = 5;
-const LOOP_WINDOW_MS = 60_000;
-const LOOP_PAUSE_MS = 60_000;
+export const LOOP_FAILURES = 5;
+export const LOOP_WINDOW_MS = 60_000;
+export const LOOP_PAUSE_MS = 60_000;
 const SAME_CAUSE_MS = 100;
 
 /** A request waits for the end of a backoff up to this long, instead of failing. */
