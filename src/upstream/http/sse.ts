@@ -38,12 +38,16 @@ export function sseTransport(target: HttpTarget, options: HttpOptions): StartTra
   };
 }
 
+const FROM_START = { lastEventId: '', retryMs: undefined };
+
 class SseTransport implements Transport, UpstreamPostHandler {
   readonly options: HttpOptions;
   readonly #target: HttpTarget;
   readonly #events: TransportEvents;
   readonly #cookies: Cookies;
-  readonly #stream: EventGet;
+  #stream: EventGet;
+  /** True if the GET was sent again. */
+  #isRepeated = false;
   readonly #streamSession: HttpSession;
   readonly #posts: OpenPosts;
   readonly #handshakeQueue: HandshakeQueue;
@@ -59,10 +63,13 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.options = options;
     this.#posts = new OpenPosts(options.undelivered);
     this.#events = events;
-    const position = { lastEventId: '', retryMs: undefined };
     this.#cookies = new Cookies(target.url, options.onLimit);
     this.#streamSession = new HttpSession(target, options.userAgent, this.#cookies);
-    this.#stream = new EventGet(options, position, {
+    this.#stream = this.#makeStream();
+  }
+
+  #makeStream(): EventGet {
+    return new EventGet(this.options, FROM_START, {
       onHeaders: (headers) => this.#streamSession.keepCookies(headers),
       onEvent: (type, data) => this.#onEvent(type, data),
       onEnd: (end) => this.#onEnd(end),
@@ -75,7 +82,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
     const limitMs = timeouts.connectMs + timeouts.firstByteMs;
     const event = `did not name its endpoint within ${limitMs / 1_000} s`;
     const late = () => upstreamError('upstream-unavailable', upstream, event);
-    wire.dispatch(this.#streamSession.get({ lastEventId: '', retryMs: undefined }), this.#stream);
+    wire.dispatch(this.#streamSession.get(FROM_START), this.#stream);
     try {
       const aborted = () => disconnectedError(upstream, signal);
       await resultOrLate(resultUnlessAborted(this.#endpointNamed.promise, signal, aborted), limitMs, late);
@@ -209,6 +216,13 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   #onEnd(end: StreamEnd): void {
+    // The server may have closed a kept connection at the moment of the request (RFC 9110 §9.2.2).
+    if (end.kind === 'broken' && end.error.code === 'upstream-lost' && !this.#stream.isOpen && !this.#isRepeated) {
+      this.#isRepeated = true;
+      this.#stream = this.#makeStream();
+      this.options.wire.dispatch(this.#streamSession.get(FROM_START), this.#stream);
+      return;
+    }
     const error = this.#errorOf(end);
     if (this.#endpoint !== undefined) {
       this.#finish(error);

@@ -150,6 +150,21 @@ for (const { name, status, type, code } of starts) {
   });
 }
 
+test('a stream whose connection breaks before the answer is asked for once more', LIMIT, async () => {
+  let broken = 0;
+  await using server = await serve((request, response) => {
+    if (request.method !== 'GET') response.writeHead(202).end();
+    else if (broken-- > 0) response.destroy();
+    else stream(response, 'event: endpoint\ndata: /messages?sessionId=1\n\n');
+  }, '/sse');
+  broken = 1;
+  await using _peer = await connect(server.url, { kind: 'sse' });
+  assert.equal(server.received.items.length, 2);
+  broken = 9;
+  await assert.rejects(connect(server.url, { kind: 'sse' }), { code: 'upstream-unavailable', executed: 'no' });
+  assert.equal(server.received.items.length, 4);
+});
+
 test('a server that does not name its endpoint in time fails to start', LIMIT, async () => {
   await using server = await serve((_request, response) => stream(response, ': wait\n\n'));
   const timeouts = { ...TIMEOUTS, connectMs: 100, firstByteMs: 100 };
