@@ -38,14 +38,12 @@ export function sseTransport(target: HttpTarget, options: HttpOptions): StartTra
   };
 }
 
-const FROM_START = { lastEventId: '', retryMs: undefined };
-
 class SseTransport implements Transport, UpstreamPostHandler {
   readonly options: HttpOptions;
   readonly #target: HttpTarget;
   readonly #events: TransportEvents;
   readonly #cookies: Cookies;
-  #stream: EventGet;
+  #stream: EventGet | undefined;
   /** True if the GET was sent again. */
   #isRepeated = false;
   readonly #streamSession: HttpSession;
@@ -65,30 +63,31 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#events = events;
     this.#cookies = new Cookies(target.url, options.onLimit);
     this.#streamSession = new HttpSession(target, options.userAgent, this.#cookies);
-    this.#stream = this.#makeStream();
   }
 
-  #makeStream(): EventGet {
-    return new EventGet(this.options, FROM_START, {
+  #openStream(): void {
+    const position = { lastEventId: '', retryMs: undefined };
+    this.#stream = new EventGet(this.options, position, {
       onHeaders: (headers) => this.#streamSession.keepCookies(headers),
       onEvent: (type, data) => this.#onEvent(type, data),
       onEnd: (end) => this.#onEnd(end),
     });
+    this.options.wire.dispatch(this.#streamSession.get(position), this.#stream);
   }
 
   /** Opens the stream. Resolves when the server has named its endpoint. @throws {GatewayError} */
   async start(signal: AbortSignal): Promise<void> {
-    const { upstream, wire, timeouts } = this.options;
+    const { upstream, timeouts } = this.options;
     const limitMs = timeouts.connectMs + timeouts.firstByteMs;
     const event = `did not name its endpoint within ${limitMs / 1_000} s`;
     const late = () => upstreamError('upstream-unavailable', upstream, event);
-    wire.dispatch(this.#streamSession.get(FROM_START), this.#stream);
+    this.#openStream();
     try {
       const aborted = () => disconnectedError(upstream, signal);
       await resultOrLate(resultUnlessAborted(this.#endpointNamed.promise, signal, aborted), limitMs, late);
     } catch (thrown) {
       this.#isClosed = true;
-      this.#stream.cancel();
+      this.#stream?.cancel();
       throw thrown;
     }
     // The caller has the transport by then.
@@ -115,7 +114,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   pause(forMs: number): void {
-    if (this.#stream.pause(forMs)) this.options.onLimit?.('notificationsPerSecond');
+    if (this.#stream?.pause(forMs) === true) this.options.onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
@@ -217,10 +216,14 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   #onEnd(end: StreamEnd): void {
     // The server may have closed a kept connection at the moment of the request (RFC 9110 §9.2.2).
-    if (end.kind === 'broken' && end.error.code === 'upstream-lost' && !this.#stream.isOpen && !this.#isRepeated) {
+    if (
+      end.kind === 'broken' &&
+      end.error.code === 'upstream-lost' &&
+      this.#stream?.isOpen === false &&
+      !this.#isRepeated
+    ) {
       this.#isRepeated = true;
-      this.#stream = this.#makeStream();
-      this.options.wire.dispatch(this.#streamSession.get(FROM_START), this.#stream);
+      this.#openStream();
       return;
     }
     const error = this.#errorOf(end);
@@ -248,7 +251,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   #finish(error: GatewayError): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#stream.cancel();
+    this.#stream?.cancel();
     this.#posts.cancelRequests();
     this.#posts.cancelOthers();
     this.#events.onClose(error);

@@ -165,6 +165,20 @@ test('a stream whose connection breaks before the answer is asked for once more'
   assert.equal(server.received.items.length, 4);
 });
 
+test('a stream begins at its start, whatever ids earlier ones had', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') stream(response, 'id: 7\nevent: endpoint\ndata: /messages?sessionId=1\n\n');
+    else response.writeHead(202).end();
+  }, '/sse');
+  for (let times = 0; times < 2; times++) {
+    await using _peer = await connect(server.url, { kind: 'sse' });
+  }
+  assert.deepEqual(
+    server.received.items.map(({ headers }) => headers['last-event-id']),
+    [undefined, undefined],
+  );
+});
+
 test('a server that does not name its endpoint in time fails to start', LIMIT, async () => {
   await using server = await serve((_request, response) => stream(response, ': wait\n\n'));
   const timeouts = { ...TIMEOUTS, connectMs: 100, firstByteMs: 100 };
