@@ -87,6 +87,18 @@ export interface Unreadable {
 export const LIST_KINDS = ['tools', 'prompts', 'resources'] as const;
 export type ListKind = (typeof LIST_KINDS)[number];
 
+/** Returns the method of the notification that a list of a kind has changed. */
+export function listChangedMethod(kind: ListKind): string {
+  return `notifications/${kind}/list_changed`;
+}
+
+const CHANGED_KINDS: ReadonlyMap<string, ListKind> = new Map(LIST_KINDS.map((kind) => [listChangedMethod(kind), kind]));
+
+/** Returns the kind of the lists that a notification reports as changed; undefined for any other method. */
+export function changedKindOf(method: string): ListKind | undefined {
+  return CHANGED_KINDS.get(method);
+}
+
 export const LIST_MEMBERS = ['tools', 'prompts', 'resources', 'templates'] as const;
 export type ListMember = (typeof LIST_MEMBERS)[number];
 

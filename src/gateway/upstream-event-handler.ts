@@ -80,7 +80,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
 
   onLinkClosed(link: Link, reason: CloseReason): void {
     if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.countRestart(link.upstream);
-    // What comes after it may have other resources.
+    // The next connection may reach a server with other resources.
     if (reason !== 'idle' && reason !== 'released' && !link.isRetired) {
       this.#parts.resourceCache.invalidate(link.upstream);
     }

@@ -126,6 +126,6 @@ export class IncomingChannel {
 }
 
 const UNREADABLE_HEAD: Refusal = [400, 'envelope'];
-/** What was accepted before goes on. */
+/** The refusal of a request whose connection has a key that has ended. Requests that were accepted before go on. */
 const ENDED_KEY: Refusal = [UNTRUSTED, 'key'];
 const EMPTY = Buffer.alloc(0);

@@ -126,6 +126,10 @@ export class InternalServer {
 export const MISDIRECTED = 421;
 /** Status of a request for a member whose address has another process by now. Older versions answer {@link MISDIRECTED}. */
 export const GONE = 410;
+/** Returns whether a status says that the request has to be sent to another process. */
+export function isMisdirected(status: number): boolean {
+  return status === MISDIRECTED || status === GONE;
+}
 /** Status of a request to a member that is not ready for it yet. */
 export const NOT_SERVING = 503;
 /** Status of a question for an operator to a replica that answers none yet. */

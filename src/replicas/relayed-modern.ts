@@ -4,7 +4,7 @@ import { LineSplitter } from '../protocol/framing/lines.ts';
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { parseLine } from './modern-exchange.ts';
 import type { ForwardedResponseHead } from './frames.ts';
-import { GONE, MISDIRECTED, UNREADABLE } from './internal-server.ts';
+import { isMisdirected, UNREADABLE } from './internal-server.ts';
 import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
 /** Status of the response to a request that the other process has begun to handle. Every other one means that it did nothing. */
@@ -83,7 +83,7 @@ export class RelayedModern implements ExchangeHandler {
   onRefused(status: number): void {
     // Another version cannot read it, however often it is sent.
     const error = status === UNREADABLE ? refusalWith(status) : undefined;
-    this.onUnreachable(status === GONE || status === MISDIRECTED ? 'misdirected' : 'refused', error);
+    this.onUnreachable(isMisdirected(status) ? 'misdirected' : 'refused', error);
   }
 
   onBroken(): void {

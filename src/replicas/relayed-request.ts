@@ -5,7 +5,7 @@ import type { ClientRequest, ClientResponse } from '../gateway/front/client-http
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { answeredHeaders, selectedHeaders } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
-import { GONE, MISDIRECTED } from './internal-server.ts';
+import { GONE, isMisdirected } from './internal-server.ts';
 import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
 /** Statuses whose responses have no body and no length. */
@@ -102,15 +102,15 @@ export class RelayedRequest implements ExchangeHandler {
 
   onRefused(status: number): void {
     this.isMemberGone = status === GONE;
-    const isMisdirected = status === MISDIRECTED || this.isMemberGone;
-    if (isMisdirected && !this.#isUnread) {
+    const isElsewhere = isMisdirected(status);
+    if (isElsewhere && !this.#isUnread) {
       this.#end('misdirected');
       return;
     }
-    const message = isMisdirected
+    const message = isElsewhere
       ? 'the session moved to another process at this moment; send the request again'
       : 'the process that has the session did not accept the request; send it again';
-    this.#refuse(new GatewayError('store-unavailable', { message }), isMisdirected ? 'misdirected' : 'refused');
+    this.#refuse(new GatewayError('store-unavailable', { message }), isElsewhere ? 'misdirected' : 'refused');
   }
 
   onBroken(): void {

@@ -16,7 +16,7 @@ export class Crashes {
    * Records a process that has ended before it answered a call. Returns whether only calls of one principal have ended processes in the last
    * minute. That says nothing about the processes of others.
    */
-  isOfOnePrincipal({ calls, place, users }: Link): boolean {
+  record({ calls, place, users }: Link): boolean {
     const [user] = users;
     if (user === undefined || calls === 0 || (place.purpose !== 'clients' && place.purpose !== 'call')) return false;
     const { principal } = user;

@@ -468,7 +468,7 @@ export class Upstream<Context, User extends LinkUser> {
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const isNoProblem = isForgotten && isUnused(link, performance.now());
-    const early = !link.hasAnsweredCall && !isForgotten && !(this.isProcess && this.#crashes.isOfOnePrincipal(link));
+    const early = !link.hasAnsweredCall && !isForgotten && !(this.isProcess && this.#crashes.record(link));
     const isServing = this.#isServingIn(link.era);
     const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.isProcess, isServing };
     if (!isNoProblem) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });

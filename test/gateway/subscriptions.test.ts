@@ -136,8 +136,8 @@ test('a refused subscription is not sent again on the next connection', TIMEOUT,
   assert.deepEqual(asked(memory.peers.at(-1), 'resources/subscribe'), []);
 });
 
-// REL-16
-test('a subscription that a new process refuses twice is made at the next one', TIMEOUT, async (t) => {
+/** An upstream whose processes refuse subscriptions while they load. */
+function loading() {
   let isLoading = false;
   const memory = watched({
     request: (peer, request) => {
@@ -145,22 +145,28 @@ test('a subscription that a new process refuses twice is made at the next one', 
       peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"loading"}}`);
     },
   });
+  const crash = () => {
+    for (const peer of memory.open) peer.crash();
+  };
+  return { memory, crash, setLoading: (is: boolean) => void (isLoading = is) };
+}
+
+// REL-16
+test('a subscription that a new process refuses twice is made at the next one', TIMEOUT, async (t) => {
+  const { memory, setLoading, crash } = loading();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
   await client.result('resources/subscribe', { uri: URI });
   const time = stopTime(t);
-  const crash = () => {
-    for (const peer of memory.open) peer.crash();
-  };
   const madeTimes = (times: number) =>
     time.passUntil(
       memory.until(() => memory.requests('resources/subscribe').length >= times || undefined),
       100,
     );
-  isLoading = true;
+  setLoading(true);
   crash();
   await madeTimes(3);
-  isLoading = false;
+  setLoading(false);
   crash();
   await madeTimes(4);
 });
@@ -210,13 +216,7 @@ for (const isolation of ['session', 'shared'] as const) {
 
 // REL-16
 test('a subscription that a new process refuses ends its stream, and is made once more', TIMEOUT, async (t) => {
-  let isLoading = false;
-  const memory = watched({
-    request: (peer, request) => {
-      if (!isLoading || request.method !== 'resources/subscribe') return peer.send(result(request, {}));
-      peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"loading"}}`);
-    },
-  });
+  const { memory, setLoading, crash } = loading();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
   await client.result('resources/subscribe', { uri: URI });
@@ -225,14 +225,14 @@ test('a subscription that a new process refuses ends its stream, and is made onc
   await memory.until(() => memory.requests('resources/subscribe')[1]);
   await waitUntil(() => stream.messages.length === 1);
   const time = stopTime(t);
-  isLoading = true;
-  for (const peer of memory.open) peer.crash();
+  setLoading(true);
+  crash();
   assert.equal((await time.passUntil(stream.reply, 10)).error, undefined);
   await time.passUntil(
     memory.until(() => memory.requests('resources/subscribe')[3]),
     10,
   );
-  isLoading = false;
+  setLoading(false);
   await time.passUntil(client.waitForMessage('notifications/resources/updated'), 1_000);
   assert.equal(memory.requests('resources/subscribe').length, 5);
 });

@@ -13,6 +13,7 @@ import type { Client, Exchange } from '../../src/gateway/exchange/exchange.ts';
 import { Gate, type VerdictObserver } from '../../src/gateway/exchange/gate.ts';
 import { OpenExchange } from '../../src/gateway/exchange/open-exchange.ts';
 import type { MessageSink } from '../../src/gateway/front/front.ts';
+import { PrivateLists, type PrivateListsParts } from '../../src/gateway/lists/changes/private-lists.ts';
 import { Offers } from '../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
@@ -253,6 +254,13 @@ export class GatewayParts implements AsyncDisposable {
     const exchange = new OpenExchange(client, holder, request, stream);
     holder.addExchange(exchange);
     return { exchange, stream };
+  }
+
+  /** Returns private lists of the upstreams that nobody else hears of. */
+  privateLists(onListed: PrivateListsParts['onListed']): PrivateLists {
+    const { upstreams, offers, log } = this;
+    const refreshCatalog = () => undefined;
+    return new PrivateLists({ upstreams, offers, log, refreshCatalog, onLimit: () => undefined, onListed });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,4 +1,4 @@
-import { LIST_KINDS } from '../../catalog/offer.ts';
+import { LIST_KINDS, listChangedMethod } from '../../catalog/offer.ts';
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
@@ -50,7 +50,7 @@ const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
 /** Notifications that may be dropped for a slow reader. */
 const DROPPABLE = new Set(['notifications/progress', 'notifications/message']);
 
-const LISTS_CHANGED = LIST_KINDS.map((kind) => `notifications/${kind}/list_changed`);
+const LISTS_CHANGED = LIST_KINDS.map(listChangedMethod);
 
 /** Notifications that a reader gets even if its queue is full. There are at most as many as of its requests, questions and lists. */
 const LASTING = new Set([...LISTS_CHANGED, 'notifications/cancelled', 'notifications/subscriptions/acknowledged']);

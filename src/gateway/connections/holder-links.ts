@@ -365,7 +365,7 @@ export class HolderLinks {
     holder: ConnectionHolder,
     publishedUri: string,
     to: Subscription,
-    isLast = !holder.isOneClient,
+    mayRepeat = holder.isOneClient,
   ): Promise<void> {
     const { upstream } = link;
     try {
@@ -386,16 +386,16 @@ export class HolderLinks {
       link.isRetired ||
       holder.closed.aborted ||
       holder.subscriptions.get(publishedUri) !== to;
-    if (isOver() || (isLast && holder.isOneClient)) return;
-    if (isLast) {
+    if (isOver()) return;
+    if (!holder.isOneClient) {
       this.unsubscribe(holder, publishedUri, to).catch(() => undefined);
       holder.onSubscriptionLost(publishedUri, to.upstream);
-      return;
+    } else if (mayRepeat) {
+      const again = () => {
+        if (!isOver()) void this.#resubscribe(link, holder, publishedUri, to, false);
+      };
+      setTimeout(again, RESUBSCRIBE_MS).unref();
     }
-    const again = () => {
-      if (!isOver()) void this.#resubscribe(link, holder, publishedUri, to, true);
-    };
-    setTimeout(again, RESUBSCRIBE_MS).unref();
   }
 
   /** Ends a subscription of a holder on a link that it does not need any more. */

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';
-import type { RawObject } from '../../json/json.ts';
+import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -170,6 +170,11 @@ export class InputRounds {
   /** Reports progress to the upstreams of open questions that accept it. */
   reportProgress(params: RawObject): void {
     for (const question of this.#open.values()) question.onProgress?.(params);
+  }
+
+  /** Tells the upstreams of open questions that their client has not answered yet. @param progress grows from one report to the next. */
+  reportWaiting(progress: number): void {
+    this.reportProgress(RawObject.of({ progress, message: 'waiting for the client' }));
   }
 
   cancelAll(why: string): void {

@@ -111,8 +111,9 @@ export class ResourceCache {
     // The result may be older than a change that the upstream has announced since.
     if (version !== this.versionOf(upstream)) return;
     const uri = onlyUri(params);
+    if (uri === undefined) return;
     const caching = readCaching(RawObject.parse(answer.result));
-    if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
+    if (caching === undefined || caching.ttlMs === 0) return;
     const key = detach(caching.isPublic ? keyOf('public', publicScope, uri) : keyOf('private', privateScope, uri));
     const bytes = Buffer.byteLength(answer.result) + Buffer.byteLength(key);
     if (bytes > LIMITS.readCacheEntryBytes) {

@@ -263,8 +263,6 @@ export class ListRefresher {
       const client = listingClient(upstream, holder);
       const key = offerKeyFor(upstream, client);
       const isKnown = await offers.load(id, key);
-      // Nobody would wait for it.
-      if (records.hasFailed(id) && this.#fetches.isFullFor(upstream, client)) continue;
       const fetched = this.#fetchIfStale(upstream, client);
       if (isKnown || fetched === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
@@ -335,9 +333,11 @@ export class ListRefresher {
   #fetchIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
     const key = offerKeyFor(upstream, client);
     if (this.#ages.areFresh(upstream, key)) return undefined;
-    // Lists that may be outdated are better than none.
-    const isServed = this.#parts.offers.offerFor(upstream.id, key) !== undefined;
-    return isServed && this.#fetches.isFullFor(upstream, client) ? undefined : this.#fetches.fetch(upstream, client);
+    const { offers, records } = this.#parts;
+    // Lists that may be outdated are better than none, and nobody waits for an upstream that has failed.
+    const isDispensable = offers.offerFor(upstream.id, key) !== undefined || records.hasFailed(upstream.id);
+    const isLeftOut = isDispensable && this.#fetches.isFullFor(upstream, client);
+    return isLeftOut ? undefined : this.#fetches.fetch(upstream, client);
   }
 
   /**

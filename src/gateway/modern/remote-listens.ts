@@ -1,6 +1,6 @@
 import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
-import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
+import { changedKindOf, type ListKind } from '../../catalog/offer.ts';
 import { type Notification, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
 import type { ConnectionOwners } from '../connections/connection-owners.ts';
@@ -145,7 +145,7 @@ export class RemoteListens {
           resolve();
           return true;
         }
-        if (isLate && !isListChange(message)) return true;
+        if (isLate && changedKindOf(message.method) === undefined) return true;
         if (this.#isAcknowledged) return this.#sink.send(text);
         if (!this.#hold(message, text)) onEnd();
         return true;
@@ -177,8 +177,4 @@ export class RemoteListens {
     this.#isClosed = true;
     for (const call of this.#calls) call.cancel('the stream has ended');
   }
-}
-
-function isListChange({ method }: Notification): boolean {
-  return LIST_KINDS.some((kind) => method === `notifications/${kind}/list_changed`);
 }

@@ -4,7 +4,7 @@ import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
-import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
+import { changedKindOf, type ListKind } from '../../catalog/offer.ts';
 import { uriToClient } from '../../catalog/uri.ts';
 import { upstreamIn, type View } from '../../catalog/view.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
@@ -207,9 +207,8 @@ export class SubscriptionStream implements Subscriber {
       else this.#keepUpdate(params?.string('uri'));
       return;
     }
-    if (!LIST_KINDS.some((kind) => this.#parts.kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
-      return;
-    }
+    const kind = changedKindOf(method);
+    if (kind === undefined || !this.#parts.kinds.has(kind)) return;
     if (this.#isAcknowledged) this.#send(method, params ?? RawObject.EMPTY);
     else this.#changedLists.add(method);
   }

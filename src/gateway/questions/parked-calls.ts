@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { inputRequiredResult } from '../../protocol/input-required.ts';
-import { RawObject } from '../../json/json.ts';
+import type { RawObject } from '../../json/json.ts';
 import { jsonOf } from '../../json/record.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -308,7 +308,7 @@ export class ParkedCalls {
       else if (call.dueMs !== Infinity) {
         call.sweepCount++;
         if (call.sweepCount % SWEEPS_PER_KEEP_ALIVE !== 0) continue;
-        call.rounds.reportProgress(RawObject.of({ progress: call.sweepCount, message: 'waiting for the client' }));
+        call.rounds.reportWaiting(call.sweepCount);
       }
     }
     this.#ended.removeExpired(nowMs);

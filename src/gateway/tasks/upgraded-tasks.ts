@@ -128,7 +128,7 @@ export class UpgradedTasks {
     const questions = running.rounds.openQuestions();
     assertDeclared(site.upstream.id, exchange.client.clientCapabilities, questions);
     // The upstream waits as long as the client polls.
-    running.rounds.reportProgress(RawObject.of({ progress: ++running.polls, message: 'waiting for the client' }));
+    running.rounds.reportWaiting(++running.polls);
     return this.#unfinished(upgraded, questions);
   }
 

@@ -156,7 +156,7 @@ async function listenAs(dir: SocketDir, name: string): Promise<Server | undefine
 }
 
 async function release(server: Server, path: string): Promise<void> {
-  // Where nothing can be removed any more, such as on a disk that has become read-only, the next owner finds a dead socket.
+  // On a disk that has become read-only it stays, and the next owner finds a dead socket.
   await rm(path, { force: true }).catch((thrown: unknown) => {
     if (systemCode(thrown) === undefined) throw thrown;
   });

@@ -111,7 +111,7 @@ async function readList(
     budget.bytesLeft -= Buffer.byteLength(answer.result);
     const limit = budget.bytesLeft < 0 ? 'listingBytes' : undefined;
     const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
-    if (era === 'modern') assertComplete(connection.upstream, method, result);
+    if (era === 'modern') assertIsList(connection.upstream, method, result);
     addNew(endpoints, endpointsOf(result));
     const list = result.raw(member) ?? '[]';
     // A server that takes an empty cursor for none sends its first page again.
@@ -152,7 +152,7 @@ async function readList(
 }
 
 /** @throws {GatewayError} `upstream-protocol`: a result of another type has no list. */
-function assertComplete(upstream: string, method: string, result: RawObject): void {
+function assertIsList(upstream: string, method: string, result: RawObject): void {
   const type = result.raw('resultType') ?? '"complete"';
   if (type === '"complete"') return;
   const message = `${method} was answered with the resultType ${shownText(type)}, which is no list`;

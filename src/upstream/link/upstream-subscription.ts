@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { resultOrLate } from '../../deadline.ts';
 import type { Logger } from 'pino';
-import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
+import { LIST_KINDS, listChangedMethod, type ListKind } from '../../catalog/offer.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { RawObject, rawItems } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
@@ -262,7 +262,7 @@ export class UpstreamSubscription {
   #reportPossibleChanges(): void {
     const { onNotification } = this.#parts;
     for (const kind of LIST_KINDS) {
-      const method = `notifications/${kind}/list_changed`;
+      const method = listChangedMethod(kind);
       if (this.#canNotify(kind)) onNotification({ kind: 'notification', method, params: undefined }, undefined);
     }
     for (const uri of this.#stream?.uris ?? []) {

@@ -9,7 +9,7 @@ import { Attachments } from '../../../src/gateway/handles/attachments.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
-import { TestClient, testCore, toolCall } from '../../support/core.ts';
+import { TestClient, type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
@@ -212,15 +212,21 @@ function attachable() {
   return { up: { memory: { ...memory, start }, target, canAttach: true }, left };
 }
 
-// R10
-test('a session stays at the upstream that has continued it, if it cannot be stored', TIMEOUT, async (t) => {
-  const { up, left } = attachable();
-  await using gateway = await testCore({ up });
+/** Restarts a gateway. Returns a client that has called its upstream before. */
+async function clientOfBefore(gateway: TestCore): Promise<TestClient> {
   const client = await gateway.connect();
   await client.result('tools/call', toolCall('up__act'));
   const [before] = gateway.core.sessions;
   await waitUntil(() => before?.attachable?.has('up') === true);
   await gateway.restart();
+  return client;
+}
+
+// R10
+test('a session stays at the upstream that has continued it, if it cannot be stored', TIMEOUT, async (t) => {
+  const { up, left } = attachable();
+  await using gateway = await testCore({ up });
+  const client = await clientOfBefore(gateway);
   // As a store refuses the write of a process from which the session has moved.
   t.mock.method(Sessions.prototype, 'save', () => Promise.reject(new GatewayError('store-unavailable')));
   const { id, caller } = client.session;
@@ -235,11 +241,7 @@ test('a session stays at the upstream that has continued it, if it cannot be sto
 test('a session that is restored during a reload has the filters of after it', TIMEOUT, async (t) => {
   const { up } = attachable();
   await using gateway = await testCore({ up });
-  const client = await gateway.connect();
-  await client.result('tools/call', toolCall('up__act'));
-  const [before] = gateway.core.sessions;
-  await waitUntil(() => before?.attachable?.has('up') === true);
-  await gateway.restart();
+  const client = await clientOfBefore(gateway);
   const { config, core } = gateway;
   const next = { ...config, upstreams: config.upstreams.map((one) => ({ ...one, excludeTools: ['act'] })) };
   const unsealing = t.mock.method(Attachments.prototype, 'unseal', async () => {

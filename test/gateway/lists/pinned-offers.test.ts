@@ -6,7 +6,6 @@ import { commonKey, EMPTY_OFFER, type OfferKey } from '../../../src/catalog/offe
 import type { LockConfig } from '../../../src/config/values/config.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
-import { PrivateLists } from '../../../src/gateway/lists/changes/private-lists.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
@@ -438,14 +437,7 @@ test('a definition that differs in another way in each era is reported twice', T
 /** Lists a connection for itself, whose lists have another tool than the lock. Returns its private lists, and the link. */
 async function listsOfOne(at: Reports) {
   const listed = Promise.withResolvers<void>();
-  const lists = new PrivateLists({
-    upstreams: at.upstreams,
-    offers: at.offers,
-    log: at.log,
-    refreshCatalog: () => undefined,
-    onLimit: () => undefined,
-    onListed: () => listed.resolve(),
-  });
+  const lists = at.privateLists(() => listed.resolve());
   at.list('legacy', PINNED);
   const link = await at.upstream('up').link(at.session().session);
   lists.onChanged(link);

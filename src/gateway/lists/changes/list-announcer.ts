@@ -1,4 +1,4 @@
-import type { ListKind } from '../../../catalog/offer.ts';
+import { listChangedMethod, type ListKind } from '../../../catalog/offer.ts';
 import { kindOf, LIST_NAMES, type ListName } from '../../../catalog/page.ts';
 import type { ConnectionHolder } from '../../exchange/connection-holder.ts';
 import { inSlices } from '../../../work-turn.ts';
@@ -66,7 +66,6 @@ export class ListAnnouncer {
     this.#pending.delete(holder);
     if (names.size === 0 || holder.closed.aborted || !holder.wantsListChanges) return;
     this.#announcedMs.set(holder, performance.now());
-    for (const kind of new Set([...names].map(kindOf)))
-      holder.announce(`notifications/${kind}/list_changed`, undefined);
+    for (const kind of new Set([...names].map(kindOf))) holder.announce(listChangedMethod(kind), undefined);
   }
 }

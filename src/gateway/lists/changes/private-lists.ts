@@ -87,16 +87,16 @@ export class PrivateLists {
         onBegin();
         outcome = await this.#list(link);
       });
-      if (outcome.isPartial) onListed(link, 'failed');
-      else onListed(link, outcome.isOwn ? 'differs' : 'equal');
-      if (outcome.isPartial) return 'failed';
-      return outcome.isChanged ? 'changed' : 'equal';
+      if (!outcome.isPartial) {
+        onListed(link, outcome.isOwn ? 'differs' : 'equal');
+        return outcome.isChanged ? 'changed' : 'equal';
+      }
     } catch (thrown) {
       // A connection that was lost has a line of its own in the log.
       if (!link.connection.isClosed) log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-      onListed(link, 'failed');
-      return 'failed';
     }
+    onListed(link, 'failed');
+    return 'failed';
   }
 
   /** Lists a link for each set of capabilities of its users, also of those that join meanwhile. */

@@ -12,7 +12,7 @@ const EQUAL_PAUSE_MS = 10_000;
 /** After so many equal listings, a report that comes during a listing leads to one more, and reports during that one to no other. */
 const EQUAL_LISTINGS = 5;
 
-/** Whether the lists are other ones than before; `failed` if they have to be read once more. */
+/** The outcome of a listing: lists that differ from those before or do not, or `failed` if they have to be read once more. */
 export type ListingOutcome = 'changed' | 'equal' | 'failed';
 
 /**

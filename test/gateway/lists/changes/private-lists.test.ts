@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../../../src/errors.ts';
-import { PrivateLists } from '../../../../src/gateway/lists/changes/private-lists.ts';
 import { LIMITS } from '../../../../src/limits.ts';
 import type { Principal } from '../../../../src/policy/principal.ts';
 import type { Message, Request } from '../../../../src/protocol/jsonrpc.ts';
@@ -285,14 +284,7 @@ test('a change that is reported during a listing that fails is read afterwards',
   });
   await using at = new GatewayParts({ up: { memory } });
   const outcomes: string[] = [];
-  const lists = new PrivateLists({
-    upstreams: at.upstreams,
-    offers: at.offers,
-    log: at.log,
-    refreshCatalog: () => undefined,
-    onLimit: () => undefined,
-    onListed: (_link, outcome) => outcomes.push(outcome),
-  });
+  const lists = at.privateLists((_link, outcome) => outcomes.push(outcome));
   const { session } = at.session();
   const link = await at.upstream('up').link(session);
   lists.onChanged(link);
@@ -308,14 +300,7 @@ test('the end of a session during a listing is not logged as a failure', TIMEOUT
   const memory = memoryUpstream({ hold: () => new Promise(() => undefined) });
   await using at = new GatewayParts({ up: { memory } });
   const outcomes: string[] = [];
-  const lists = new PrivateLists({
-    upstreams: at.upstreams,
-    offers: at.offers,
-    log: at.log,
-    refreshCatalog: () => undefined,
-    onLimit: () => undefined,
-    onListed: (_link, outcome) => outcomes.push(outcome),
-  });
+  const lists = at.privateLists((_link, outcome) => outcomes.push(outcome));
   const { session } = at.session();
   lists.onChanged(await at.upstream('up').link(session));
   await memory.until(() => memory.requests('tools/list')[0]);
@@ -477,14 +462,7 @@ test('a list that can never be read is not read again and again', TIMEOUT, async
   const { session } = at.session();
   await assert.rejects(upstream.refresh('legacy', session, ''));
   const outcomes: string[] = [];
-  const lists = new PrivateLists({
-    upstreams: at.upstreams,
-    offers: at.offers,
-    log: at.log,
-    refreshCatalog: () => undefined,
-    onLimit: () => undefined,
-    onListed: (_link, outcome) => outcomes.push(outcome),
-  });
+  const lists = at.privateLists((_link, outcome) => outcomes.push(outcome));
   names.push('more');
   lists.onChanged(await upstream.link(session));
   await waitUntil(() => outcomes.length === 1);
