@@ -3,7 +3,7 @@ import { matchesGlob } from '../catalog/names/glob.ts';
 import { HINTS, type Hints, type RuleConfig } from './access-config.ts';
 import type { ReadArguments } from './arguments.ts';
 import { FAILS, FALSE, type Outcomes, TRUE } from './outcomes.ts';
-import { canonicalUri, withoutFileHost, withoutParameters, withoutQuery } from './uri-form.ts';
+import { canonicalUri, spellingsOf } from '../catalog/resources/uri-form.ts';
 import type { Variables, When } from './when.ts';
 
 /** An item of an upstream, by the upstream's own name. */
@@ -173,14 +173,13 @@ function hasHints(hints: Hints, wanted: Readonly<Partial<Hints>>): boolean {
  * is sent and the canonical one. So an odd spelling slips neither past a deny rule nor into an allow rule.
  */
 function matchesUri({ effect, config: { resources = [] }, canonicalResources = [] }: Rule, uri: string): boolean {
-  const canonical = canonicalUri(uri);
-  if (canonical === undefined) return effect === 'deny' && resources.length > 0;
-  if (effect === 'allow') return matchesAny(resources, uri) && matchesAny(canonicalResources, canonical);
+  if (effect === 'allow') {
+    const canonical = canonicalUri(uri);
+    return canonical !== undefined && matchesAny(resources, uri) && matchesAny(canonicalResources, canonical);
+  }
   // A slash at the end is not in the canonical form, and may be in the glob.
-  const forms = [canonical, withoutFileHost(uri, canonical) ?? canonical].flatMap((form) => {
-    const paths = [withoutQuery(form), withoutParameters(form)];
-    return [form, ...paths, ...paths.map((path) => `${path}/`)];
-  });
+  const forms = spellingsOf(uri);
+  if (forms === undefined) return resources.length > 0;
   // The first segment of a URI is in lower case; a glob with a wildcard there keeps its case.
   const isFolded = (glob: string) => /^(?:[^/:]*:\/)?[^/]*[*?]/.test(glob);
   return (

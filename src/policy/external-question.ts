@@ -4,7 +4,7 @@ import type { AccessConfig, ExternalConfig } from './access-config.ts';
 import type { Item } from './decide.ts';
 import { claimsOf, groupsOf } from './identity.ts';
 import { isAnonymous, type Principal } from './principal.ts';
-import { canonicalUri } from './uri-form.ts';
+import { canonicalUri } from '../catalog/resources/uri-form.ts';
 
 /** A request that a decision point is asked about. */
 export interface ExternalRequest {

@@ -8,7 +8,7 @@ import type { Principal } from './principal.ts';
 import { type FailureObserver, identityRead, type ListRights, Rights, WiderRights } from './rights.ts';
 import { isSelected } from './principal-selector.ts';
 import type { ScopesOnDemand } from './scopes-on-demand.ts';
-import { canonicalGlob } from './uri-form.ts';
+import { canonicalGlob } from '../catalog/resources/uri-form.ts';
 import { whenCompiler } from './when.ts';
 
 interface Role {

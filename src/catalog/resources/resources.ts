@@ -9,6 +9,7 @@ import { publishedText } from '../publish.ts';
 import { disguisedUri, hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { TemplateIndex } from './template-index.ts';
+import { WithheldUris } from './withheld-uris.ts';
 import { getOrMake } from '../../map-entries.ts';
 
 /** The upstreams that have the resource of a URI. If there are several, the request fails. */
@@ -36,12 +37,10 @@ export interface Resources {
   readonly listed: ReadonlyMap<string, readonly string[]>;
   readonly templates: ReadonlyMap<string, readonly string[]>;
   readonly index: TemplateIndex;
-  /** Keys of quarantined and withheld items, made by {@link resourceKey}. */
+  /** Keys of quarantined items, made by {@link resourceKey}. */
   readonly hidden: ReadonlySet<string>;
-  /** Keys of withheld items among them. */
-  readonly withheld: ReadonlySet<string>;
-  /** Templates that the lock withholds; undefined if there are none. */
-  readonly withheldIndex: TemplateIndex | undefined;
+  /** What the lock withholds, by the id of its upstream. */
+  readonly withheld: ReadonlyMap<string, WithheldUris>;
   /** Ids of upstreams that the lock refuses, or that must be listed before it can judge them. */
   readonly refused: ReadonlySet<string>;
   readonly quarantined: readonly Quarantined[];
@@ -167,8 +166,6 @@ export function publishResources(
     for (const { upstream, uri } of [...origins, ...templateOrigins]) hidden.delete(resourceKey(upstream, uri));
   }
   const index = new TemplateIndex(indexed, onLimit);
-  const locked = withheldResources(view, offers, onLimit);
-  for (const key of locked.withheld) hidden.add(key);
   return {
     texts,
     templateTexts,
@@ -179,7 +176,7 @@ export function publishResources(
     templates,
     index,
     hidden,
-    ...locked,
+    ...withheldResources(view, offers, onLimit),
     quarantined,
     repaired,
   };
@@ -190,33 +187,30 @@ function withheldResources(
   view: View,
   offers: ReadonlyMap<string, Offer>,
   onLimit?: (limit: LimitName) => void,
-): Pick<Resources, 'withheld' | 'withheldIndex' | 'refused'> {
-  const withheld = new Set<string>();
-  const templates: { upstream: string; template: string }[] = [];
+): Pick<Resources, 'withheld' | 'refused'> {
+  const withheld = new Map<string, WithheldUris>();
   const refused = new Set<string>();
   for (const { id, onChange } of view.upstreams) {
     const offer = offers.get(id);
     if (onChange === 'refuse' && (offer === undefined || offer.isRefused === true)) refused.add(id);
-    for (const { kind, key } of offer?.withheld ?? []) {
-      if (kind === 'resource' || kind === 'template') withheld.add(resourceKey(id, key));
-      if (kind === 'template') templates.push({ upstream: id, template: key });
-    }
+    const keysOf = (wanted: 'resource' | 'template') =>
+      (offer?.withheld ?? []).filter(({ kind }) => kind === wanted).map(({ key }) => key);
+    const [uris, templates] = [keysOf('resource'), keysOf('template')];
+    if (uris.length + templates.length > 0) withheld.set(id, new WithheldUris(uris, templates, onLimit));
   }
-  return {
-    withheld,
-    withheldIndex: templates.length === 0 ? undefined : new TemplateIndex(templates, onLimit, true),
-    refused,
-  };
+  return { withheld, refused };
 }
 
 /**
- * Returns whether the lock withholds a resource: its upstream is refused, or a withheld template matches its URI, which is not listed itself.
- * If another template matches too, the server alone knows by which of them it reads the resource.
+ * Returns whether the lock withholds a resource: its upstream is refused, or its URI may be a withheld one and is not listed itself. If
+ * another template matches too, the server alone knows by which of them it reads the resource.
  */
 function isWithheld(resources: Resources, upstream: string, uri: string): boolean {
   if (resources.refused.has(upstream)) return true;
-  if (resources.listed.get(uri)?.includes(upstream) === true) return false;
-  return resources.withheldIndex?.find(uri).has(upstream) === true;
+  const withheld = resources.withheld.get(upstream);
+  if (withheld === undefined) return false;
+  if (withheld.has(uri)) return true;
+  return resources.listed.get(uri)?.includes(upstream) !== true && withheld.mayContain(uri);
 }
 
 /** Returns whether the lock withholds the resource of a published URI, or of a URI as an upstream of the view lists it. */
@@ -224,9 +218,9 @@ export function isWithheldUri(resources: Resources, upstreams: readonly ViewUpst
   const named = resolveById(resources, uri);
   if (named?.kind === 'one') {
     const { upstream, uri: own } = named;
-    return resources.withheld.has(resourceKey(upstream, own)) || isWithheld(resources, upstream, own);
+    return isWithheld(resources, upstream, own);
   }
-  return upstreams.some(({ id }) => resources.withheld.has(resourceKey(id, uri)));
+  return upstreams.some(({ id }) => resources.withheld.get(id)?.has(uri) === true);
 }
 
 export function toResolution(upstreams: readonly string[], uri: string): Resolution {

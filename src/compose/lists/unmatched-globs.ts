@@ -7,7 +7,7 @@ import { didYouMean, suggest } from '../../config/document/suggest.ts';
 import type { AccessConfig, RuleConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
 import { isAbout, type Item, plainItem } from '../../policy/decide.ts';
-import { canonicalGlob } from '../../policy/uri-form.ts';
+import { canonicalGlob } from '../../catalog/resources/uri-form.ts';
 import type { LastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
 import { unmatchedRateGlobs } from './unmatched-rates.ts';

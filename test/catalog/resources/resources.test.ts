@@ -342,3 +342,51 @@ test('reading any link of an upstream reaches that upstream or fails', () => {
     { numRuns: 1000 },
   );
 });
+
+// SEC-33
+test('no spelling of the URI of a withheld resource leads to it', () => {
+  const withheld = [{ kind: 'resource', key: 'test://Host/secret', why: 'differs' }] as const;
+  const listed = resource('test://host/./secret');
+  const catalog = catalogOf(view([upstream('a')]), { a: { withheld, resources: [listed] } });
+  for (const uri of [
+    'test://Host/secret',
+    'TEST://host/secret',
+    'test://host/%73ecret',
+    'test://host//secret/',
+    'test://host/secret?x',
+    'test://host/other/%2e%2e/secret',
+    'test://host/100%',
+  ]) {
+    assert.deepEqual(resolveResource(catalog, `a+${uri}`), NONE, uri);
+  }
+  for (const uri of ['test://host/other', 'test://host/secret2', 'test://host/./secret']) {
+    assert.deepEqual(resolveResource(catalog, `a+${uri}`), one('a', uri));
+  }
+});
+
+// SEC-33
+test('no spelling of a URI of a withheld template leads to it', () => {
+  const withheld = [
+    { kind: 'template', key: 'test://Host/files/{+path}', why: 'differs' },
+    { kind: 'template', key: 'test://Board{?q}', why: 'differs' },
+  ] as const;
+  const catalog = catalogOf(view([upstream('a')]), { a: { withheld } });
+  for (const uri of [
+    'test://Host/files/x',
+    'TEST://Host/files/x',
+    'test://host/%66iles/x',
+    'test://host//files/a/b',
+    'TEST://Board?q=1',
+  ]) {
+    assert.deepEqual(resolveResource(catalog, `a+${uri}`), NONE, uri);
+  }
+  assert.deepEqual(resolveResource(catalog, 'a+test://host/other'), one('a', 'test://host/other'));
+});
+
+// SEC-33
+test('a withheld template that cannot be parsed leaves the listed URIs alone', () => {
+  const withheld = [{ kind: 'template', key: 'test://{x', why: 'differs' }] as const;
+  const catalog = catalogOf(view([upstream('a')]), { a: { withheld, resources: [resource('test://listed')] } });
+  assert.deepEqual(resolveResource(catalog, 'a+test://listed'), one('a', 'test://listed'));
+  assert.deepEqual(resolveResource(catalog, 'a+test://other'), NONE);
+});

@@ -93,7 +93,7 @@ const KNOW_UNSEEN: Readonly<Record<string, string>> = {
   'catalog/uri.ts': 'names the upstream of disguised URIs',
   'gateway/questions/safe-question.ts': 'refuses URLs',
   'lock/hidden-characters.ts': 'finds changes of definitions, and is the form of the lock file',
-  'policy/uri-form.ts': 'refuses URIs',
+  'catalog/resources/uri-form.ts': 'refuses URIs',
   'store/api-key-store.ts': 'refuses names',
   'upstream/http/http-headers.ts': 'refuses session ids',
 };

@@ -1,4 +1,4 @@
-import { normalized } from '../mark-runs.ts';
+import { normalized } from '../../mark-runs.ts';
 
 /** The longest URI that is decoded. */
 const MAX_CHARS = 8_192;
@@ -42,6 +42,19 @@ export function canonicalUri(uri: string): string | undefined {
   if (hasUnclearParameters && WITH_DOMAIN.test(plain)) return undefined;
   if (MAYBE_STEP.test(plain) && hasUnclearSteps(uri, slashed, plain, segments)) return undefined;
   return canonicalForm(plain, segments, true);
+}
+
+/**
+ * Returns the canonical form of a URI, and its form at servers that ignore a part. The part is the query, parameters in the path, or the
+ * host of `file:`. Each is there with a slash at the end, too. Returns undefined if the URI has no canonical form.
+ */
+export function spellingsOf(uri: string): readonly string[] | undefined {
+  const canonical = canonicalUri(uri);
+  if (canonical === undefined) return undefined;
+  return [canonical, withoutFileHost(uri, canonical) ?? canonical].flatMap((form) => {
+    const paths = [withoutQuery(form), withoutParameters(form)];
+    return [form, ...paths, ...paths.map((path) => `${path}/`)];
+  });
 }
 
 /** Returns whether a step is in a query, or right before it. Servers that parse the URI do not read it as one, servers that take the URI for a path do. */
@@ -154,7 +167,7 @@ export function canonicalGlob(glob: string): string {
 /**
  * Returns the canonical form that a `file:` URI with a host has at servers that ignore the host; undefined for other URIs.
  */
-export function withoutFileHost(uri: string, canonical: string): string | undefined {
+function withoutFileHost(uri: string, canonical: string): string | undefined {
   if (!/^file:\/\/[^/]/i.test(plainForm(uri) ?? '')) return undefined;
   const [, , first, ...path] = canonical.split('/');
   return ['file:', ...(first === undefined ? [] : [authorityForm('', first, true)]), ...path].join('/');
@@ -208,12 +221,12 @@ function decode(uri: string): string | undefined {
 }
 
 /** Returns a canonical form without its query and fragment. */
-export function withoutQuery(canonical: string): string {
+function withoutQuery(canonical: string): string {
   return canonical.replace(/[?#].*$/s, '');
 }
 
 /** Returns the path of a canonical form of a web server without parameters, such as `;a` in `/secret;a/key`: some servers ignore them. */
-export function withoutParameters(canonical: string): string {
+function withoutParameters(canonical: string): string {
   const path = withoutQuery(canonical);
   return WITH_DOMAIN.test(canonical) && path.includes(';') ? path.replaceAll(/;[^/]*/g, '') : path;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { canonicalUri } from '../../src/policy/uri-form.ts';
+import { canonicalUri } from '../../../src/catalog/resources/uri-form.ts';
 
 const SAME = [
   'drive:///board/x',
