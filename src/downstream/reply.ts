@@ -7,7 +7,7 @@ import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
-import { writable } from './streams/stream-writer.ts';
+import { LARGE_CHARS, writable } from './streams/stream-writer.ts';
 
 function writeHead(response: ClientResponse, status: number, bytes: number, sessionId?: string): void {
   const headers = ['content-type', 'application/json', 'content-length', String(bytes)];
@@ -15,18 +15,31 @@ function writeHead(response: ClientResponse, status: number, bytes: number, sess
   response.writeHead(status, headers);
 }
 
+/** As many bytes as characters means ASCII, which latin1 copies without encoding. */
+function encodingOf(text: string, bytes: number): 'latin1' | 'utf8' {
+  return bytes === text.length ? 'latin1' : 'utf8';
+}
+
 /** Writes to the Node response directly: a web `Response` in between doubles the cost of a small answer. */
 function writeText(response: ClientResponse, status: number, text: string, bytes: number, sessionId?: string): void {
   writeHead(response, status, bytes, sessionId);
-  // As many bytes as characters means ASCII, which latin1 copies without encoding.
-  const encoding = bytes === text.length ? 'latin1' : 'utf8';
+  const encoding = encodingOf(text, bytes);
   response.end(writable(text, encoding), encoding);
 }
 
 /**
- * Writes one answer as JSON. A large result is joined to the text around it as late as possible, because reading the
- * length of joined text copies it.
+ * Returns the bytes of a large result and the brace after it. Joined text is copied once more before it is encoded: for 8 MiB that takes
+ * 18 ms instead of 2.
  */
+function tailOf(result: string): Buffer {
+  const bytes = Buffer.byteLength(result);
+  const tail = Buffer.allocUnsafeSlow(bytes + 1);
+  tail.write(result, encodingOf(result, bytes));
+  tail.write('}', bytes);
+  return tail;
+}
+
+/** Writes one answer as JSON. */
 export function writeAnswer(response: ClientResponse, id: Id, answer: Answer, sessionId?: string, status = 200): void {
   if (answer.kind === 'error') {
     const text = responseText(id, answer);
@@ -34,9 +47,9 @@ export function writeAnswer(response: ClientResponse, id: Id, answer: Answer, se
     return;
   }
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
-  const { tail } = answer;
+  const { result } = answer;
+  const tail = answer.tail ?? (result.length < LARGE_CHARS ? undefined : [tailOf(result)]);
   if (tail === undefined) {
-    const { result } = answer;
     const bytes = Buffer.byteLength(head) + Buffer.byteLength(result) + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
