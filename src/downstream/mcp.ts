@@ -3,6 +3,7 @@ import { endpointPath } from '../endpoint-path.ts';
 import { failureOfRetry, GatewayError, toAnswer } from '../errors.ts';
 import type { ClientHttp, ClientResponse } from '../gateway/front/client-http.ts';
 import type { ClientSession, Front, ModernCaller } from '../gateway/front/front.ts';
+import type { Settings } from '../config/values/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { detach } from '../json/kept-text.ts';
 import { isRetry } from '../protocol/input-required.ts';
@@ -36,20 +37,19 @@ import type { RefusalAudit } from './admission/refusal-audit.ts';
 import { refuse, refuseOver, refuseUnknownEndpoint, writeAccepted, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { OpenStreams } from './streams/open-streams.ts';
-import type { SessionStreams, StreamsParts } from './streams/session-streams.ts';
+import type { StreamsParts } from './streams/session-streams.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 import { expected } from '../thrown.ts';
 
 export interface McpParts extends StreamsParts {
   readonly front: Front;
-  readonly bodyBytes: number;
+  /** Bounds bodies, and the `subscriptions/listen` streams of each principal. */
+  readonly settings: Settings<'limits'>;
   /** Undefined if there is no audit log. */
   readonly refusals?: RefusalAudit | undefined;
   /** Refuses new work under overload. Default: all is accepted. */
   readonly load?: Load | undefined;
-  /** Bounds `subscriptions/listen` streams. */
-  readonly streamsPerPrincipal: number;
   /**
    * Returns the value of `WWW-Authenticate` if the credentials of an authenticated principal are not accepted any more, else undefined.
    *
@@ -90,7 +90,6 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   readonly #parts: McpParts;
   readonly streams: OpenStreams;
   readonly forwarded = new ForwardedWork();
-  #bodyBytes: number;
   readonly disconnects = new DisconnectWatcher();
   readonly #forwarder: ProcessForwarder;
   #isDraining = false;
@@ -101,14 +100,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     this.memory = parts.memory;
     this.metrics = parts.metrics;
     this.#forwarder = new ProcessForwarder(parts.front);
-    this.streams = new OpenStreams(parts, parts.streamsPerPrincipal);
-    this.#bodyBytes = parts.bodyBytes;
-  }
-
-  /** Applies limits to later requests and streams. */
-  setLimits(bodyBytes: number, streamsPerPrincipal: number): void {
-    this.#bodyBytes = bodyBytes;
-    this.streams.listenCounts.perPrincipal = streamsPerPrincipal;
+    this.streams = new OpenStreams(parts, () => parts.settings().limits.streamsPerPrincipal);
   }
 
   /**
@@ -191,7 +183,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
       );
     }
-    const limits = { limitBytes: this.#bodyBytes, budget: this.memory.bodies, principal: admitted.principal.key };
+    const { bodyBytes } = this.#parts.settings().limits;
+    const limits = { limitBytes: bodyBytes, budget: this.memory.bodies, principal: admitted.principal.key };
     const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.headers);
@@ -416,7 +409,12 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       streams.listen(outgoing, reader);
       return RESPONSE_ALREADY_SENT;
     }
-    return await resume(streams, outgoing, lastEventId, reader);
+    const resumed = await streams.resume(outgoing, lastEventId, reader).catch(expected(GatewayError));
+    if (resumed instanceof GatewayError) return refuse(resumed);
+    if (resumed) return RESPONSE_ALREADY_SENT;
+    // Clients that see the empty stream end would resume it again and again; 405 ends that.
+    const message = 'this stream has ended, and every event of it was sent';
+    return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
   }
 
   async #delete({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Promise<Response> {
@@ -442,7 +440,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {
     const found = this.#parts.front.findSession(id, principal, view);
-    return found instanceof Promise ? found.then(orUnknownSession, orRethrow) : orUnknownSession(found);
+    return found instanceof Promise ? found.then(orUnknownSession, expected(GatewayError)) : orUnknownSession(found);
   }
 }
 
@@ -450,26 +448,4 @@ type SessionOrRefusal = ClientSession | GatewayError;
 
 function orUnknownSession(session: ClientSession | undefined): SessionOrRefusal {
   return session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' });
-}
-
-/** Returns an expected error as a refusal, and rethrows any other. */
-function orRethrow(thrown: unknown): GatewayError {
-  if (thrown instanceof GatewayError) return thrown;
-  throw thrown;
-}
-
-async function resume(
-  streams: SessionStreams,
-  outgoing: ClientResponse,
-  lastEventId: string,
-  reader: Principal,
-): Promise<Response> {
-  try {
-    if (await streams.resume(outgoing, lastEventId, reader)) return RESPONSE_ALREADY_SENT;
-  } catch (thrown) {
-    return refuse(orRethrow(thrown));
-  }
-  // Clients that see the empty stream end would resume it again and again; 405 ends that.
-  const message = 'this stream has ended, and every event of it was sent';
-  return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
 }

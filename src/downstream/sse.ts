@@ -72,19 +72,12 @@ export class SseEndpoint {
   /** Clients by the secret in their POST path. */
   readonly #clients = new Map<string, SseClient>();
   readonly #counts: StreamCounts;
-  #bodyBytes: number;
   #isDraining = false;
 
   constructor(parts: SseParts) {
     this.#parts = parts;
-    this.#counts = new StreamCounts('SSE streams', parts.streamsPerPrincipal, () => parts.metrics.countShed('streams'));
-    this.#bodyBytes = parts.bodyBytes;
-  }
-
-  /** Applies limits to later requests and streams. */
-  setLimits(bodyBytes: number, streamsPerPrincipal: number): void {
-    this.#bodyBytes = bodyBytes;
-    this.#counts.perPrincipal = streamsPerPrincipal;
+    const perPrincipal = () => parts.settings().limits.streamsPerPrincipal;
+    this.#counts = new StreamCounts('SSE streams', perPrincipal, () => parts.metrics.countShed('streams'));
   }
 
   /** Returns whether a stream with this secret is open here, or may be in another process. */
@@ -153,8 +146,8 @@ export class SseEndpoint {
     }
     const isOver = this.#parts.challengeIfOver(client.principal, ssePath(client.view)) !== undefined;
     if (isOver || !endsBefore(principal, client.principal)) client.principal = principal;
-    const { memory } = this.#parts;
-    const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
+    const { memory, settings } = this.#parts;
+    const limits = { limitBytes: settings().limits.bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
     const challenge = this.#parts.challengeIfOver(principal, ssePath(client.view));

@@ -1,7 +1,6 @@
-import { type Owners, SESSION_ENDED } from './exchange/owners.ts';
-import type { Logger } from 'pino';
+import type { SharedParts } from './records/shared-parts.ts';
+import { SESSION_ENDED } from './exchange/owners.ts';
 import { capabilitiesAt } from '../catalog/merge.ts';
-import type { View } from '../catalog/view.ts';
 import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -16,7 +15,6 @@ import {
 } from '../protocol/jsonrpc.ts';
 import { carriedParams } from '../protocol/cancellation.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import type { LimitName } from '../limits.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
@@ -48,8 +46,8 @@ import type { Sessions } from './clients/sessions.ts';
 import { SessionSubscriptions, type SessionSubscriptionsParts } from './session-subscriptions.ts';
 import type { Tasks } from './tasks/tasks.ts';
 
-export interface GatewayParts extends DispatcherParts, SessionSubscriptionsParts {
-  readonly views: ReadonlyMap<string, View>;
+export interface GatewayParts
+  extends DispatcherParts, SessionSubscriptionsParts, Pick<SharedParts, 'views' | 'owners' | 'log' | 'onLimit'> {
   readonly sessions: Sessions;
   readonly seenClients: Pick<SeenClients, 'record'>;
   readonly links: HolderLinks;
@@ -57,12 +55,9 @@ export interface GatewayParts extends DispatcherParts, SessionSubscriptionsParts
   readonly tasks: Pick<Tasks, 'request'>;
   readonly clientTasks: Pick<ClientTasks, 'onStatus'>;
   readonly modernRequests: Pick<ModernRequests, 'request'>;
-  readonly owners: Owners;
   readonly recorder: RequestRecorder;
-  readonly log: Logger;
   readonly serverInfo: RawObject;
   readonly settings: Settings<'limits'>;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The core: answers requests that need no upstream, and sends every other one to exactly one. */

@@ -1,17 +1,16 @@
+import type { SharedParts } from './records/shared-parts.ts';
 import { keyOf } from '../catalog/item.ts';
 import { isIncluded } from '../catalog/names/glob.ts';
 import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { ERAS } from '../protocol/revisions.ts';
-import type { Logger } from '../telemetry/log.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
 import type { Eras } from '../upstream/link/eras.ts';
 import type { Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
 import { type CloseReason, NO_FEATURES } from '../upstream/link/link.ts';
 import type { ServerRequest } from '../upstream/rpc/connection.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import type { ChangedLists } from './lists/changes/changed-lists.ts';
 import { ChangeGatherer } from './lists/changes/change-gatherer.ts';
@@ -22,17 +21,14 @@ import type { OfferStore } from '../store/offer-store.ts';
 import type { NotificationRouter } from './notification-router.ts';
 import { relayServerRequest, type ServerRequestParts } from './questions/server-requests.ts';
 
-export interface UpstreamEventHandlerParts {
+export interface UpstreamEventHandlerParts extends Pick<SharedParts, 'upstreams' | 'metrics' | 'log'> {
   readonly offers: Offers;
   readonly offerStore: OfferStore;
-  readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly changedLists: ChangedLists;
   readonly notifications: NotificationRouter;
   readonly resourceCache: ResourceCache;
   readonly serverRequests: ServerRequestParts;
-  readonly metrics: Metrics;
-  readonly log: Logger;
 }
 
 /** Passes events of upstreams to the parts of the gateway that handle them. */

@@ -24,17 +24,17 @@ const call = (id: number, name: string) => rpc(id, 'tools/call', { name, argumen
 async function endpoint() {
   const upstream = holdingUpstream();
   const gateway = await testCore({ up: { memory: upstream.memory } });
+  const config = configWith({ limits: { bodyBytes: 10_000, streamsPerPrincipal: 1 } });
   const memory = createEdgeMemory(configWith({}), gateway.metrics);
   const refused: (string | undefined)[] = [];
   const trail = { record: (event: AuditEvent) => void refused.push(event.error) };
   const mcp = new McpEndpoint({
     refusals: new RefusalAudit(trail, () => undefined),
     front: gateway.core.gateway,
-    bodyBytes: 10_000,
+    settings: () => config,
     challengeIfOver: () => undefined,
     scopeChallenge: () => 'Bearer',
     currentOf: (principal) => principal,
-    streamsPerPrincipal: 1,
     openEventLog: memoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics: gateway.metrics,

@@ -1,5 +1,4 @@
 import { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
-import { CallAnswers } from '../../gateway/calls/call-answers.ts';
 import { CallLimits } from '../../gateway/calls/call-limits.ts';
 import { Calls } from '../../gateway/calls/calls.ts';
 import { KeyedCalls } from '../../gateway/calls/keyed-calls.ts';
@@ -89,9 +88,8 @@ export function createClientRequests(
     store: state.keyedCalls,
     onOutcome: (outcome) => metrics.countKeyedCall(outcome),
   });
-  const callAnswers = new CallAnswers({ translator, listRefresher });
-  const legacy = new LegacyCalls({ ...shared, taskCalls, callAnswers });
-  const modern = new ModernCalls({ ...shared, taskCalls, callAnswers });
+  const legacy = new LegacyCalls({ ...shared, taskCalls });
+  const modern = new ModernCalls({ ...shared, taskCalls });
   const callsIn = { legacy, modern };
   const calls = new Calls({ ...shared, keyed: keyedCalls, limits: callLimits, callsIn });
   const tasks = new Tasks({

@@ -16,7 +16,7 @@ import type { Front } from '../../gateway/front/front.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint, type McpParts } from '../mcp.ts';
-import { PostFastPath } from './post-fast-path.ts';
+import { postFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import { bodyBudgetLimits } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
@@ -78,20 +78,19 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   const { challengeIfOver = () => undefined, currentOf = (principal: Principal) => principal } = parts;
   const { scopeChallenge = (scopes: readonly string[]) => scopeChallengeText(scopes) } = parts;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
-  const { bodyBytes, streamsPerPrincipal } = config.limits;
+  let { limits } = config;
+  const settings = () => ({ limits });
   const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
-  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, refusals, ...ofCredentials };
+  const shared = { front, timers, metrics, memory, settings, load, refusals, ...ofCredentials };
   const mcp = new McpEndpoint({ ...shared, openEventLog, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log, streams: mcp.streams });
   return {
     mcp,
     sse,
     bodies: memory.bodies,
-    setConfig({ limits }) {
-      const { bodyBytes, streamsPerPrincipal } = limits;
+    setConfig(next) {
+      ({ limits } = next);
       memory.bodies.setLimits(bodyBudgetLimits(limits));
-      mcp.setLimits(bodyBytes, streamsPerPrincipal);
-      sse.setLimits(bodyBytes, streamsPerPrincipal);
     },
     endStreams(isConcerned) {
       mcp.streams.endOf(isConcerned);
@@ -140,40 +139,37 @@ export function createApp(parts: AppParts): HttpApp {
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };
 
-  const serveMetadata = async (c: Context<Env>, endpoint: string): Promise<Response> => {
-    const headers = admission.checkSender(c.env);
-    if (headers instanceof Response) return headers;
-    const metadata = protectedResourceMetadata(endpoint, config.auth);
-    if (metadata === undefined) return await c.notFound();
-    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return notAllowed('GET, HEAD');
-    return c.json(metadata, 200, { 'Cache-Control': 'max-age=3600' });
-  };
-
-  const redirectToIssuer = async (c: Context<Env>): Promise<Response> => {
-    const headers = admission.checkSender(c.env);
-    if (headers instanceof Response) return headers;
-    const url = issuerMetadataUrl(config.auth);
-    if (url === undefined) return await c.notFound();
-    return c.req.method === 'GET' || c.req.method === 'HEAD' ? c.redirect(url, 302) : notAllowed('GET, HEAD');
-  };
-
-  const serveJwks = async (c: Context<Env>): Promise<Response> => {
-    const headers = admission.checkSender(c.env);
-    if (headers instanceof Response) return headers;
-    const set = await parts.jwks?.();
-    if (set === undefined) return await c.notFound();
-    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return notAllowed('GET, HEAD');
-    return c.json(set, 200, { 'Cache-Control': 'max-age=300' });
-  };
-
   const app = new Hono<Env>();
+
+  /** Serves what anybody may read. Without it, nothing is there. */
+  const servePublic = (
+    path: string,
+    find: (c: Context<Env>) => Response | undefined | Promise<Response | undefined>,
+  ) => {
+    app.all(path, async (c) => {
+      const headers = admission.checkSender(c.env);
+      if (headers instanceof Response) return headers;
+      const found = await find(c);
+      if (found === undefined) return await c.notFound();
+      return c.req.method === 'GET' || c.req.method === 'HEAD' ? found : notAllowed('GET, HEAD');
+    });
+  };
+  const viewIn = (c: Context<Env>) => c.req.param('view') ?? '';
+  const serveMetadata = (path: string, endpointOf: (view: string) => string) =>
+    servePublic(metadataPath(path), (c) => {
+      const metadata = protectedResourceMetadata(endpointOf(viewIn(c)), config.auth);
+      return metadata && c.json(metadata, 200, { 'Cache-Control': 'max-age=3600' });
+    });
+
+  serveMetadata('/', (view) => admission.endpoint(view));
   // Some SDKs append a slash to every URL.
-  for (const path of ['/mcp', '/mcp/']) app.all(path, (c) => handleMcp(c.env, ''));
-  app.all('/mcp/:view', (c) => handleMcp(c.env, c.req.param('view')));
-  app.all('/mcp/:view/', (c) => handleMcp(c.env, c.req.param('view')));
-  if (config.legacySse) {
-    app.all('/sse', (c) => openSse(c.env, ''));
-    app.all('/sse/:view', (c) => openSse(c.env, c.req.param('view')));
+  for (const path of ['/mcp', '/mcp/', '/mcp/:view', '/mcp/:view/']) {
+    app.all(path, (c) => handleMcp(c.env, viewIn(c)));
+    serveMetadata(path, (view) => admission.endpoint(view));
+  }
+  for (const path of config.legacySse ? ['/sse', '/sse/:view'] : []) {
+    app.all(path, (c) => openSse(c.env, viewIn(c)));
+    serveMetadata(path, (view) => admission.sseEndpoint(view));
   }
   app.all('/messages', async (c) => {
     const id = c.req.query('sessionId');
@@ -183,19 +179,14 @@ export function createApp(parts: AppParts): HttpApp {
     if (admitted instanceof Response) return admitted;
     return c.req.method === 'POST' ? await sse.post(c.env, id, admitted) : notAllowed('POST');
   });
-  for (const path of ['/', '/mcp', '/mcp/']) {
-    app.all(metadataPath(path), (c) => serveMetadata(c, admission.endpoint('')));
-  }
-  for (const path of ['/mcp/:view', '/mcp/:view/'] as const) {
-    app.all(metadataPath(path), (c) => serveMetadata(c, admission.endpoint(c.req.param('view') ?? '')));
-  }
-  if (config.legacySse) {
-    app.all(metadataPath('/sse'), (c) => serveMetadata(c, admission.sseEndpoint('')));
-    app.all(`${metadataPath('/sse')}/:view`, (c) => serveMetadata(c, admission.sseEndpoint(c.req.param('view'))));
-  }
-
-  app.all(AUTHORIZATION_SERVER_PATH, redirectToIssuer);
-  app.all(JWKS_PATH, serveJwks);
+  servePublic(AUTHORIZATION_SERVER_PATH, (c) => {
+    const url = issuerMetadataUrl(config.auth);
+    return url === undefined ? undefined : c.redirect(url, 302);
+  });
+  servePublic(JWKS_PATH, async (c) => {
+    const set = await parts.jwks?.();
+    return set && c.json(set, 200, { 'Cache-Control': 'max-age=300' });
+  });
 
   app.notFound((c) => {
     const headers = admission.checkSender(c.env);
@@ -208,11 +199,10 @@ export function createApp(parts: AppParts): HttpApp {
     );
   });
   app.onError((error, c) => onFailure(error, c.env.outgoing));
-  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, bodies, onFailure });
 
   return {
     app,
-    tryFastPath: (env) => posts.take(env),
+    tryFastPath: postFastPath({ front, admission, mcp, bodyBytes, bodies, onFailure }),
     onConnectionDropped: () => metrics.countShed('connections'),
   };
 }

@@ -17,7 +17,7 @@ export class OpenStreams {
   /** Bounds subscription streams. */
   readonly listenCounts: StreamCounts;
 
-  constructor(parts: StreamsParts, listensPerPrincipal: number) {
+  constructor(parts: StreamsParts, listensPerPrincipal: () => number) {
     this.#parts = parts;
     const onRefused = () => parts.metrics.countShed('streams');
     this.listenCounts = new StreamCounts('subscriptions/listen streams', listensPerPrincipal, onRefused);

@@ -18,47 +18,29 @@ export interface CallAnswersParts {
 /** The longest time that the error of a read waits for lists. */
 const LISTS_WAIT_MS = 2_000;
 
-/** Makes outcomes of calls from the answers of upstreams. */
-export class CallAnswers {
-  readonly #parts: CallAnswersParts;
-
-  constructor(parts: CallAnswersParts) {
-    this.#parts = parts;
-  }
-
-  /**
-   * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
-   * another process, or this one after a restart, could not report its loss.
-   */
-  toOutcome(
-    exchange: OpenExchange,
-    { upstream, era, hello }: Link,
-    source: Source | undefined,
-    answer: Answer,
-  ): CallOutcome | Promise<CallOutcome> {
-    const { holder, request } = exchange;
-    const completed = orNoCompletion(request.method, hello, answer);
-    const translate = () => {
-      const outcome = this.#parts.translator.toClient(exchange, { upstream, era, source }, completed);
-      return withStateLoss(holder, upstream, outcome);
-    };
-    return holder.stateRecords?.get(upstream)?.then(translate) ?? translate();
-  }
-
-  /**
-   * Waits for new lists before an error is translated, if the translation depends on them. A list that is not read yet may have the
-   * resource or prompt.
-   */
-  async awaitLists({ client, holder, request }: OpenExchange): Promise<void> {
-    if (!client.dialect.marksUnlistedItems || !namesUnlistedItem(client.catalog, request)) return;
-    const refreshing = this.#parts.listRefresher.refreshFor(holder);
-    // The answer is that of the upstream, whether it can be listed or not.
-    if (refreshing !== undefined)
-      await resultWithin(
-        refreshing.catch(() => undefined),
-        LISTS_WAIT_MS,
-      );
-  }
+/**
+ * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
+ * another process, or this one after a restart, could not report its loss.
+ *
+ * An error waits for new lists before, if its translation depends on them. A list that is not read yet may have the resource or prompt.
+ */
+export function toOutcome(
+  { translator, listRefresher }: CallAnswersParts,
+  exchange: OpenExchange,
+  { upstream, era, hello }: Link,
+  source: Source | undefined,
+  answer: Answer,
+): CallOutcome | Promise<CallOutcome> {
+  const { client, holder, request } = exchange;
+  const completed = orNoCompletion(request.method, hello, answer);
+  const translate = () =>
+    withStateLoss(holder, upstream, translator.toClient(exchange, { upstream, era, source }, completed));
+  const finish = () => holder.stateRecords?.get(upstream)?.then(translate) ?? translate();
+  const mayBeListed =
+    answer.kind === 'error' && client.dialect.marksUnlistedItems && namesUnlistedItem(client.catalog, request);
+  // The answer is that of the upstream, whether it can be listed or not.
+  const refreshing = mayBeListed ? listRefresher.refreshFor(holder)?.catch(() => undefined) : undefined;
+  return refreshing === undefined ? finish() : resultWithin(refreshing, LISTS_WAIT_MS).then(finish);
 }
 
 const NO_COMPLETION: Answer = { kind: 'result', result: '{"completion":{"values":[]}}' };

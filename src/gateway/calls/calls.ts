@@ -1,15 +1,15 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { removedUpstream, type UpstreamRoute } from '../exchange/route.ts';
 import { readOf, type ResourceCache } from '../forward/resource-cache.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
-import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { assertAllowed, type CallJudgeParts } from './call-judge.ts';
 import type { CallLimits } from './call-limits.ts';
 import type { CallOutcome } from './call-outcome.ts';
@@ -20,13 +20,10 @@ interface EraCalls {
   call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome>;
 }
 
-export interface CallsParts extends CallJudgeParts {
-  readonly upstreams: Upstreams;
+export interface CallsParts extends CallJudgeParts, Pick<SharedParts, 'upstreams' | 'audit'> {
   readonly links: HolderLinks;
   readonly keyed: Pick<KeyedCalls, 'keyOf' | 'run'>;
   readonly limits: Pick<CallLimits, 'isOff' | 'admit'>;
-  /** Records requests before they are sent; undefined unless the config requires that. */
-  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
   readonly resourceCache: ResourceCache;
   readonly translator: ResultTranslator;
   readonly callsIn: Readonly<Record<Era, EraCalls>>;

@@ -1,18 +1,18 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import type { Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError, toGatewayError, toRpcError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { orderedText } from '../../json/ordered.ts';
 import { jsonOf } from '../../json/record.ts';
-import { LIMITS, type LimitName } from '../../limits.ts';
+import { LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { idempotencyKeyOf, META, withoutIdempotencyKey } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallStore } from '../../store/keyed-call-store.ts';
 import type { KeyedCallOutcome } from '../../telemetry/call-metrics.ts';
 import { answerText, type ReadAnswer, readAnswer } from '../exchange/answer-text.ts';
-import { type AuditRecorder, isUpstreamError } from '../records/audit-recorder.ts';
-import type { Upstreams } from '../exchange/connection-holder.ts';
+import { isUpstreamError } from '../records/audit-recorder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Owners } from '../exchange/owners.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
@@ -20,15 +20,11 @@ import { ASK_LIMIT_MS } from '../clients/session.ts';
 import { type CallOutcome, isAnswer } from './call-outcome.ts';
 import { LateWrites } from './late-writes.ts';
 
-export interface KeyedCallsParts {
+export interface KeyedCallsParts extends Pick<SharedParts, 'upstreams' | 'audit' | 'onLimit'> {
   readonly store: KeyedCallStore;
   readonly owners: Pick<Owners, 'name' | 'ownerOf'>;
-  readonly upstreams: Upstreams;
   readonly settings: Settings<'idempotency' | 'sessions'>;
-  /** Records requests before they are answered; undefined unless the config requires that. */
-  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
   readonly onOutcome: (outcome: KeyedCallOutcome) => void;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 type MakeCall = (to: UpstreamRoute) => Promise<CallOutcome>;

@@ -6,14 +6,13 @@ import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
-import type { CallAnswers } from './call-answers.ts';
+import { type CallAnswersParts, toOutcome } from './call-answers.ts';
 import { type CallOutcome, urlsRequired } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
-export interface LegacyCallsParts {
+export interface LegacyCallsParts extends CallAnswersParts {
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
-  readonly callAnswers: CallAnswers;
 }
 
 /** Makes calls at upstreams of the revisions before 2026-07-28, which ask their questions during a call. */
@@ -31,7 +30,7 @@ export class LegacyCalls {
     link: Link,
     { params, source }: UpstreamRoute,
   ): Promise<CallOutcome> {
-    const { sender, taskCalls, callAnswers } = this.#parts;
+    const { sender, taskCalls } = this.#parts;
     const { client, request } = exchange;
     const sent = paramsKnownTo(request.method, link.hello.revision, client.dialect.withoutEnvelope(params));
     const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
@@ -46,8 +45,7 @@ export class LegacyCalls {
     if (answer.kind === 'error' && answer.error.code === RPC.urlElicitationRequired && client.dialect.asksInAnswers) {
       return urlsRequired(upstream.id, exchange, answer.error);
     }
-    if (answer.kind === 'error') await callAnswers.awaitLists(exchange);
-    return callAnswers.toOutcome(exchange, link, source, answer);
+    return toOutcome(this.#parts, exchange, link, source, answer);
   }
 }
 

@@ -14,21 +14,18 @@ import type { UpstreamRoute } from '../exchange/route.ts';
 import { readOf, type ResourceCache } from '../forward/resource-cache.ts';
 import { toolFailure } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
-import type { ListRefresher } from '../lists/list-refresher.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import type { CallAnswers } from './call-answers.ts';
+import { type CallAnswersParts, toOutcome } from './call-answers.ts';
 import { assertAllowed, type CallJudgeParts } from './call-judge.ts';
 import { type CallOutcome, type ParsedAnswer, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
-export interface ModernCallsParts extends CallJudgeParts {
+export interface ModernCallsParts extends CallJudgeParts, CallAnswersParts {
   readonly questionPolicy: QuestionPolicy;
-  readonly listRefresher: ListRefresher;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
   readonly resourceCache: ResourceCache;
-  readonly callAnswers: CallAnswers;
   /** Runs when a call ends because its upstream asks again and again. */
   readonly onLimit: (limit: LimitName) => void;
 }
@@ -46,7 +43,7 @@ export class ModernCalls {
     const { source: listed } = to;
     // Before 2026-07-28 there are no retries: such members of a session's request are of no meaning, and nobody has judged them.
     const params = exchange.client.dialect.asksInAnswers ? to.params : withoutRetry(to.params);
-    const { resourceCache, callAnswers, taskCalls } = this.#parts;
+    const { resourceCache, taskCalls } = this.#parts;
     // The cache of a replaced upstream belongs to the one that has taken its place.
     const isKept = exchange.request.method === 'resources/read' && !upstream.isRetired;
     const readVersion = isKept ? resourceCache.versionOf(upstream.id) : undefined;
@@ -66,11 +63,10 @@ export class ModernCalls {
       const incomplete =
         answer.kind === 'result' ? readIncomplete(upstream.id, exchange, answer.parsedResult) : undefined;
       if (incomplete === undefined) {
-        if (answer.kind === 'error') await callAnswers.awaitLists(exchange);
         if (readVersion !== undefined) {
           resourceCache.store(readOf(exchange.holder, upstream, sent), readVersion, answer, performance.now());
         }
-        return callAnswers.toOutcome(exchange, link, source, answer);
+        return toOutcome(this.#parts, exchange, link, source, answer);
       }
       if (incomplete.kind === 'task') {
         return await taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);

@@ -1,14 +1,14 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { ArraySet } from '../../small-collections.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
-import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
+import { FairPool } from '../../upstream/quota/fair-pool.ts';
 import { noRoom } from './session-refusals.ts';
 import type { Caller } from '../front/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
-import type { LimitName } from '../../limits.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
 import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 import { getOrMake } from '../../map-entries.ts';
@@ -166,7 +166,7 @@ export class ClientGroup extends ConnectionHolder {
   }
 }
 
-export interface ClientGroupsParts {
+export interface ClientGroupsParts extends Pick<SharedParts, 'shares' | 'onLimit'> {
   /** Returns the catalog of a holder, made of offers in memory and on disk. */
   loadCatalog(holder: ConnectionHolder): Promise<Catalog>;
   /** Returns a text that is equal for callers with the same rights; empty if there is no access policy. */
@@ -174,12 +174,8 @@ export interface ClientGroupsParts {
   /** Runs before a group is released. */
   onRelease(group: ClientGroup): void;
   readonly settings: Settings<'sessions' | 'limits'>;
-  /** The shares of principals in the groups of this process. */
-  readonly shares: Shares;
   /** Returns the endpoint's catalog for clients without capabilities. */
   defaultCatalog(view: string): Catalog;
-  /** Runs when a bound refuses a client. */
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The client groups in use, by caller and by principal. */

@@ -1,16 +1,12 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import type { Settings } from '../../config/values/config.ts';
 import type { Principal } from '../../policy/principal.ts';
-import type { Counters } from '../../store/shared-counters.ts';
-import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
+import { FairPool } from '../../upstream/quota/fair-pool.ts';
 import type { Session } from './session.ts';
 import { noRoom, tooMany } from './session-refusals.ts';
 
-export interface SessionRoomParts {
+export interface SessionRoomParts extends Pick<SharedParts, 'shares' | 'counters'> {
   readonly settings: Settings<'limits'>;
-  /** The shares of principals in the sessions of this process. */
-  readonly shares: Shares;
-  /** Counts the sessions of all processes; undefined if there is only this one. */
-  readonly counters: Counters | undefined;
   /** The sessions in memory. */
   readonly active: ReadonlyMap<string, Session>;
   /** Releases a session that is restored from its id by its next request. */

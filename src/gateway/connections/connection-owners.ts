@@ -1,6 +1,7 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { stateScopeOf } from '../../upstream/connection-key.ts';
-import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
-import { type ConnectionRef, HERE, type Owners } from '../exchange/owners.ts';
+import type { ConnectionHolder, Upstream } from '../exchange/connection-holder.ts';
+import { type ConnectionRef, HERE } from '../exchange/owners.ts';
 import type { Ownership } from '../front/front.ts';
 import type { HolderLinks } from './holder-links.ts';
 import { getOrMake } from '../../map-entries.ts';
@@ -11,9 +12,7 @@ const UNUSED_MS = 30_000;
 /** A client group, with its `subscriptions/listen` streams. */
 type Group = ConnectionHolder & { readonly subscribers: Iterable<{ close(): void }> };
 
-export interface ConnectionOwnersParts {
-  readonly owners: Owners;
-  readonly upstreams: Upstreams;
+export interface ConnectionOwnersParts extends Pick<SharedParts, 'owners' | 'upstreams'> {
   /** Returns the client groups of a principal in this process. */
   readonly groupsOf: (principal: string) => Iterable<Group>;
   readonly links: Pick<HolderLinks, 'open' | 'releaseAt'>;

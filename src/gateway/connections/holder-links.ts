@@ -1,5 +1,4 @@
-import type { Logger } from 'pino';
-import type { View } from '../../catalog/view.ts';
+import type { SharedParts } from '../records/shared-parts.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -12,8 +11,7 @@ import type { CloseReason } from '../../upstream/link/link.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { removedUpstream } from '../exchange/route.ts';
-import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
-import type { LimitName } from '../../limits.ts';
+import type { ConnectionHolder, Link, Subscription, Upstream } from '../exchange/connection-holder.ts';
 import { targetOf } from '../handles/attachments.ts';
 import { LinkLevels, PREPARE_MS } from './link-levels.ts';
 import { canSubscribe, isSubscribed, LinkSubscriptions } from './link-subscriptions.ts';
@@ -25,19 +23,12 @@ import { SubscriptionRestorer } from './subscription-restorer.ts';
 /** The time before a subscription is made once more that the new process of an upstream has refused. */
 const RESUBSCRIBE_MS = 10_000;
 
-export interface HolderLinksParts {
-  readonly upstreams: Upstreams;
-  /** Those of now, by id. The catalog of a holder may be of an earlier config. */
-  readonly views: ReadonlyMap<string, View>;
+export interface HolderLinksParts extends Pick<SharedParts, 'upstreams' | 'views' | 'log' | 'siblingsOf' | 'onLimit'> {
   readonly stateLosses: StateLosses;
-  readonly log: Logger;
-  /** Returns the other client groups of a holder's principal; none for a session. */
-  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   /** Runs when a link continues a session that an earlier process had at its upstream. */
   readonly onReattached: (link: Link) => void;
   readonly beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   readonly onOpen: (link: Link, holder: ConnectionHolder) => void;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /**

@@ -1,15 +1,11 @@
-import type { Logger } from 'pino';
-import { LIMITS, type LimitName } from '../../limits.ts';
+import type { SharedParts } from '../records/shared-parts.ts';
+import { LIMITS } from '../../limits.ts';
 import type { ConnectionHolder, Link, Subscription } from '../exchange/connection-holder.ts';
 import { isPrivate } from '../../upstream/link/link.ts';
 import { canSubscribe, isSubscribed, type LinkSubscriptions } from './link-subscriptions.ts';
 
-export interface SiblingSubscriptionsParts {
+export interface SiblingSubscriptionsParts extends Pick<SharedParts, 'siblingsOf' | 'onLimit' | 'log'> {
   readonly subscriptions: LinkSubscriptions;
-  /** Returns the other client groups of a holder's principal; none for a session. */
-  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
-  readonly onLimit: (limit: LimitName) => void;
-  readonly log: Logger;
 }
 
 /**

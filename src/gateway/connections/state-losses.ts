@@ -1,9 +1,8 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { isShown } from '../../catalog/catalog.ts';
-import type { Logger } from 'pino';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import type { ConnectionHolder, Link, StateLoss } from '../exchange/connection-holder.ts';
 
@@ -15,10 +14,7 @@ const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   restored: 'was ended when the gateway was restarted, or released this session as unused',
 };
 
-export interface StateLossesParts {
-  readonly metrics: Metrics;
-  readonly log: Logger;
-}
+export interface StateLossesParts extends Pick<SharedParts, 'metrics' | 'log'> {}
 
 /**
  * Reports that an upstream has lost the state it kept for a client. It does so in the log, in a metric, and as a log message to the client.

@@ -1,15 +1,11 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from 'pino';
-import { upstreamIn, type View } from '../../catalog/view.ts';
+import { upstreamIn } from '../../catalog/view.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
-import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 import { removeSubscriptions, subscribedUpstreams } from './stored-subscriptions.ts';
 
-export interface SubscriptionRestorerParts {
-  readonly upstreams: Upstreams;
-  /** Those of now, by id. The catalog of a holder may be of an earlier config. */
-  readonly views: ReadonlyMap<string, View>;
-  readonly log: Logger;
+export interface SubscriptionRestorerParts extends Pick<SharedParts, 'upstreams' | 'views' | 'log'> {
   /** Opens the link of a holder, which gets the holder's subscriptions. */
   open(holder: ConnectionHolder, upstream: string): Promise<Link>;
 }

@@ -1,14 +1,14 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { withUnlisted } from '../../catalog/merge.ts';
-import { upstreamIn, type View } from '../../catalog/view.ts';
+import { upstreamIn } from '../../catalog/view.ts';
 import type { Settings } from '../../config/values/config.ts';
 import type { RawObject } from '../../json/json.ts';
-import type { LimitName } from '../../limits.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { resultWithin, settlesWithin } from '../../deadline.ts';
 import type { Offers } from './offers.ts';
-import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstream } from '../exchange/connection-holder.ts';
 import { ListAges } from './list-ages.ts';
 import { fetchIdOf, ListFetches, type ListingClient, offerKeyFor } from './list-fetches.ts';
 import { GATEWAY } from './start-queue.ts';
@@ -50,9 +50,7 @@ interface AwaitedFetch {
 /** The client that lists are fetched for before any client has connected. Nearly all clients are of this era. */
 const FIRST_CLIENT: ListingClient = { era: 'legacy', principal: GATEWAY, ...NO_FEATURES };
 
-export interface ListRefresherParts {
-  readonly views: ReadonlyMap<string, View>;
-  readonly upstreams: Upstreams;
+export interface ListRefresherParts extends Pick<SharedParts, 'views' | 'upstreams' | 'onLimit'> {
   readonly offers: Offers;
   readonly records: StartRecords;
   /** With the longest time that a list request waits for an upstream that was never listed. */
@@ -61,7 +59,6 @@ export interface ListRefresherParts {
   reading(): Promise<unknown> | undefined;
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Fetches the lists that list requests and `initialize` need, in the era of each client, in bounded time. */

@@ -1,5 +1,5 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { isDeepStrictEqual } from 'node:util';
-import type { Logger } from 'pino';
 import type { ToolListSize } from '../../catalog/callable.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
@@ -7,13 +7,11 @@ import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKe
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { Config } from '../../config/values/config.ts';
 import { readDefinitions } from '../../lock/definition.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Gate } from '../exchange/gate.ts';
 import { BuiltCatalogs } from './built-catalogs.ts';
 import { Circles, type CirclesParts } from './circles.ts';
 import { type KeptOffer, KeptOffers } from './kept-offers.ts';
@@ -22,16 +20,13 @@ import { ProblemReports } from './problem-reports.ts';
 import { StoredOffers, targetText } from './stored-offers.ts';
 import { isAnonymous, type Principal } from '../../policy/principal.ts';
 
-export interface OffersParts extends CirclesParts {
+export interface OffersParts extends CirclesParts, Pick<SharedParts, 'gate' | 'log' | 'metrics'> {
   readonly config: Config;
   /** Returns the audience of an upstream's lists for a principal; see `audienceOf` in `upstream/connection-key.ts`. */
   readonly audienceOf: (upstream: string, principal: string) => string;
   /** Returns the sessions and client groups, whose lists are not removed. Default: there are none. */
   readonly holders?: () => Iterable<ConnectionHolder>;
-  readonly gate: Gate;
   readonly store: OfferStore;
-  readonly log: Logger;
-  readonly metrics: Metrics;
 }
 
 /**

@@ -1,26 +1,23 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
+import { LIMITS } from '../../limits.ts';
 import { type InputRequest, inputRequiredResult } from '../../protocol/input-required.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { Owners } from '../exchange/owners.ts';
 import { type ResultTranslator, toolFailure } from '../forward/result-translator.ts';
 import { type RequestState, sealState } from '../handles/request-state.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
 
-export interface AskingAnswersParts {
+export interface AskingAnswersParts extends Pick<SharedParts, 'owners' | 'onLimit'> {
   readonly sealer: Sealer;
-  readonly owners: Owners;
   readonly questionPolicy: QuestionPolicy;
   readonly urlElicitations: UrlElicitations;
   readonly translator: ResultTranslator;
-  /** Runs when a bound refuses what an upstream or a client wants. */
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */

@@ -1,3 +1,4 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { capabilitiesAt } from '../../catalog/merge.ts';
 import type { Settings } from '../../config/values/config.ts';
@@ -13,7 +14,6 @@ import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { upgradedAnswer } from '../forward/result-translator.ts';
 import { assertPermitted } from '../calls/call-judge.ts';
 import type { Calls } from '../calls/calls.ts';
-import type { Counters } from '../../store/shared-counters.ts';
 import type { ModernCaller, ModernSink } from '../front/front.ts';
 import { readFilter } from './listen-filter.ts';
 import { RemoteListens, splitFilter } from './remote-listens.ts';
@@ -23,7 +23,6 @@ import type { HolderLinks } from '../connections/holder-links.ts';
 import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
-import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS } from '../exchange/owners.ts';
 import { lastingRequest } from '../records/message-bytes.ts';
@@ -44,7 +43,8 @@ import { formerRoute } from './former-route.ts';
 import { PartQuestions } from './part-questions.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
-export interface ModernRequestsParts extends DispatcherParts, AskingAnswersParts {
+export interface ModernRequestsParts
+  extends DispatcherParts, AskingAnswersParts, Pick<SharedParts, 'counters' | 'audit'> {
   readonly groups: Pick<ClientGroups, 'groupFor'>;
   readonly upstreams: Pick<Upstreams, 'get'>;
   readonly calls: Pick<Calls, 'send'>;
@@ -54,12 +54,8 @@ export interface ModernRequestsParts extends DispatcherParts, AskingAnswersParts
   readonly links: HolderLinks;
   readonly offers: Pick<Offers, 'cachingOf'>;
   readonly settings: Settings<'limits'>;
-  /** Counts the requests of a group in all processes; undefined if there is no other one. */
-  readonly counters: Counters | undefined;
   readonly connectionOwners: ConnectionOwners;
   readonly recorder: Pick<RequestRecorder, 'begin' | 'end' | 'fail'>;
-  /** Records requests before they are sent; undefined unless the config requires that. */
-  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
   /** Bounds the resources that all streams are subscribed to. */
   readonly streamBytes: ByteBounds;
 }

@@ -1,8 +1,9 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
+import { LIMITS } from '../../limits.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { changedKindOf, type ListKind } from '../../catalog/offer.ts';
 import { uriToClient } from '../../catalog/uri.ts';
@@ -16,19 +17,17 @@ import { filterText } from './listen-filter.ts';
 import type { Caller } from '../front/caller.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { ExternalDecisions } from '../exchange/external-decisions.ts';
-import type { Gate } from '../exchange/gate.ts';
 import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 import type { PartQuestions } from './part-questions.ts';
 import type { RemoteListens } from './remote-listens.ts';
 
-export interface SubscriptionStreamParts {
+export interface SubscriptionStreamParts extends Pick<SharedParts, 'gate' | 'onLimit'> {
   readonly id: Id;
   readonly sink: MessageSink;
   readonly caller: Caller;
   readonly group: ClientGroup;
   readonly links: HolderLinks;
-  readonly gate: Gate;
   readonly external: Pick<ExternalDecisions, 'askAboutResource'>;
   readonly kinds: ReadonlySet<ListKind>;
   readonly tasks: TaskSubscriptions;
@@ -37,8 +36,6 @@ export interface SubscriptionStreamParts {
   readonly questions: PartQuestions;
   /** Bounds the resources that all streams are subscribed to. */
   readonly streamBytes: ByteBounds;
-  /** Runs when a URI is too long. */
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Memory of a subscription besides its URI, and of each character: streams, groups and links keep the URI. */

@@ -1,15 +1,14 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { randomUUID } from 'node:crypto';
-import type { Logger } from 'pino';
 import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { inputRequiredResult } from '../../protocol/input-required.ts';
 import type { RawObject } from '../../json/json.ts';
 import { jsonOf } from '../../json/record.ts';
-import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { endOfStep } from '../../telemetry/tracing/mcp-spans.ts';
-import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
+import { FairPool } from '../../upstream/quota/fair-pool.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { upstreamItem, type UpstreamRoute } from '../exchange/route.ts';
@@ -20,7 +19,6 @@ import { EndedCalls, RETAIN_MS } from './ended-calls.ts';
 import { answerText, type ReadAnswer, readAnswer } from '../exchange/answer-text.ts';
 import { isUpstreamError } from '../records/audit-recorder.ts';
 import type { OutcomeStore } from '../../store/outcome-store.ts';
-import type { Counters } from '../../store/shared-counters.ts';
 
 /** The longest name or URI in a state, which the client sends back. A request with a longer one does not outlive its upstream's removal. */
 const ITEM_CHARS = 4_096;
@@ -48,23 +46,16 @@ interface ParkedCall {
   wait: Span | undefined;
 }
 
-export interface ParkedCallsParts {
+export interface ParkedCallsParts extends Pick<SharedParts, 'log' | 'shares' | 'counters' | 'onLimit'> {
   readonly sealer: Sealer;
   /** The name of this process, for retries that reach another one; see `Owners.name`. */
   readonly process: string;
   /** Stores the ends of calls for other processes; undefined if there are none. */
   readonly outcomes: OutcomeStore | undefined;
-  readonly log: Logger;
   readonly gauge: Level;
   readonly settings: Settings<'sessions' | 'limits'>;
-  /** The shares of principals in the parked calls of an upstream. */
-  readonly shares: Shares;
-  /** Counts the calls of a principal in all processes; undefined if there is no other one. */
-  readonly counters: Counters | undefined;
   /** Adds the name of the gateway to results. */
   readonly translator: { stamp(result: RawObject): RawObject };
-  /** Runs when the answer of an ended call is removed for another one. */
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */

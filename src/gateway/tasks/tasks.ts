@@ -1,3 +1,4 @@
+import type { SharedParts } from '../records/shared-parts.ts';
 import { type Catalog, sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
@@ -14,13 +15,11 @@ import { isTerminal, isUnknownTask, taskError, withRelatedTask } from '../../pro
 import type { KnownTask, TaskAddress } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import type { AuditRecorder } from '../records/audit-recorder.ts';
-import type { ConnectionHolder, Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Upstream } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
 import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
-import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
+import { type Asked, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { Owners } from '../exchange/owners.ts';
 import type { Elsewhere } from '../front/front.ts';
 import { assertComplete, type ResultTranslator, type UpstreamResult } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
@@ -30,21 +29,14 @@ import { originOf, taskFailure } from './task-driver.ts';
 import { release } from './task-holds.ts';
 import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 
-export interface TasksParts {
-  readonly upstreams: Upstreams;
+export interface TasksParts extends Pick<SharedParts, 'upstreams' | 'gate' | 'owners' | 'siblingsOf' | 'audit'> {
   readonly links: HolderLinks;
   readonly sender: Sender;
   readonly translator: ResultTranslator;
   readonly ids: TaskIds;
-  readonly gate: Gate;
   readonly external: Pick<ExternalDecisions, 'ask'>;
-  readonly owners: Owners;
   readonly upgradedTasks: UpgradedTasks;
   readonly questionPolicy: QuestionPolicy;
-  /** Returns the other client groups of a holder's principal; none for a session. */
-  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
-  /** Records requests before they are sent; undefined unless the config requires that. */
-  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
 }
 
 interface TaskPlace {

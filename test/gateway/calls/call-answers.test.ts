@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { test } from 'node:test';
+import { toOutcome } from '../../../src/gateway/calls/call-answers.ts';
 import { META } from '../../../src/protocol/meta.ts';
 import { errorAnswer } from '../../../src/protocol/jsonrpc.ts';
 import { RPC } from '../../../src/protocol/rpc-codes.ts';
@@ -26,12 +27,12 @@ for (const { declared, method, code, isEmpty } of [
   const given = `${method}, completions ${'completions' in declared ? 'declared' : 'not declared'}`;
   test(`error ${code} ${outcome} (${given})`, TIMEOUT, async () => {
     const memory = memoryUpstream({ lists: PROMPTS, capabilities: { prompts: {}, ...declared } });
-    const { at, begin, links, upstream, callAnswers } = await calling(memory);
+    const { at, begin, links, upstream, answering } = await calling(memory);
     await using _ = at;
     const { session } = at.session();
     const { exchange } = begin(session, method === 'prompts/get' ? { name: 'up__p' } : COMPLETION, method);
     const link = await links.openFor(exchange, session, upstream);
-    const answer = await callAnswers.toOutcome(exchange, link, undefined, errorAnswer(code, 'none'));
+    const answer = await toOutcome(answering, exchange, link, undefined, errorAnswer(code, 'none'));
     const empty = { kind: 'result', result: '{"completion":{"values":[]}}' };
     assert.deepEqual(answer, isEmpty ? empty : errorAnswer(code, 'none'));
   });
@@ -39,27 +40,27 @@ for (const { declared, method, code, isEmpty } of [
 
 test('an answer waits for the record of the state, and has the loss of an earlier one', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: PROMPTS, capabilities: { prompts: {} } });
-  const { at, begin, links, upstream, callAnswers } = await calling(memory);
+  const { at, begin, links, upstream, answering } = await calling(memory);
   await using _ = at;
   const { session } = at.session();
   const { exchange } = begin(session, { name: 'up__p' }, 'prompts/get');
   const link = await links.openFor(exchange, session, upstream);
   const recorded = Promise.withResolvers<void>();
   session.stateRecords = new Map([['up', recorded.promise]]);
-  const waiting = Promise.resolve(callAnswers.toOutcome(exchange, link, undefined, DONE));
+  const waiting = Promise.resolve(toOutcome(answering, exchange, link, undefined, DONE));
   let isAnswered = false;
   void waiting.then(() => (isAnswered = true));
   // Reported by the first result after it, and not by an error.
   session.stateLosses = new Map([['up', { upstream: 'up', reason: 'crash', at: 'now' }]]);
   session.stateRecords.delete('up');
-  assert.deepEqual(await callAnswers.toOutcome(exchange, link, undefined, NO_METHOD), NO_METHOD);
+  assert.deepEqual(await toOutcome(answering, exchange, link, undefined, NO_METHOD), NO_METHOD);
   assert.equal(isAnswered, false);
   recorded.resolve();
   const first = await waiting;
   assert.ok(first.kind === 'result');
   const { _meta: meta } = JSON.parse(first.result);
   assert.deepEqual(meta, { [META.stateLost]: { upstream: 'up', reason: 'crash', at: 'now' } });
-  assert.deepEqual(await callAnswers.toOutcome(exchange, link, undefined, DONE), DONE);
+  assert.deepEqual(await toOutcome(answering, exchange, link, undefined, DONE), DONE);
 });
 
 test('the error of an unlisted resource waits for running lists, for 2 s at most', TIMEOUT, async (t) => {
@@ -75,14 +76,17 @@ test('the error of an unlisted resource waits for running lists, for 2 s at most
       peer.send(result(request, { ...common, supportedVersions: ['2026-07-28'], capabilities }));
     },
   });
-  const { at, begin, callAnswers } = await calling(memory, { upstream: { era: 'modern' } });
+  const { at, begin, links, upstream, answering } = await calling(memory, { upstream: { era: 'modern' } });
   await using _ = at;
+  const opening = at.session().session;
+  const link = await links.openFor(begin(opening, { uri: 'up+lib://a' }, 'resources/read').exchange, opening, upstream);
   // The lists for clients with these capabilities are not known yet.
   const capabilities = { elicitation: {} };
   const { promise, resolve } = Promise.withResolvers<void>();
   held = promise;
   const wait = async (uri: string, from: Parameters<typeof begin>[0]) => {
-    await callAnswers.awaitLists(begin(from, { uri }, 'resources/read').exchange);
+    const { exchange } = begin(from, { uri }, 'resources/read');
+    await toOutcome(answering, exchange, link, undefined, errorAnswer(RPC.invalidParams, 'none'));
     return performance.now();
   };
   const { client } = at.group({ capabilities });

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import type { Config } from '../../../src/config/values/config.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
-import { CallAnswers } from '../../../src/gateway/calls/call-answers.ts';
 import { assertAllowed, type CallJudgeParts } from '../../../src/gateway/calls/call-judge.ts';
 import { CallLimits } from '../../../src/gateway/calls/call-limits.ts';
 import { Calls, type CallsParts } from '../../../src/gateway/calls/calls.ts';
@@ -108,16 +107,16 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
   const taskCalls = new TaskCalls({ ...shared, translator, ids, driver, upgradedTasks });
   const judging = { gate: at.gate, isPinned: own.isPinned ?? (() => false), listRefresher };
   const resourceCache = new ResourceCache(true, onLimit);
-  const callAnswers = new CallAnswers({ translator, listRefresher });
+  const answering = { translator, listRefresher };
   const callsIn = {
-    legacy: new LegacyCalls({ ...shared, taskCalls, callAnswers }),
+    legacy: new LegacyCalls({ ...shared, ...answering, taskCalls }),
     modern: new ModernCalls({
       ...shared,
       ...judging,
+      ...answering,
       questionPolicy,
       taskCalls,
       resourceCache,
-      callAnswers,
     }),
   };
   const limits = new CallLimits({ settings, rates, repeats, counters: undefined, audit: undefined });
@@ -133,7 +132,7 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
     judge: (exchange: OpenExchange, to: UpstreamRoute, hasWaited: boolean) =>
       assertAllowed(judging, exchange, to, hasWaited),
     resourceCache,
-    callAnswers,
+    answering,
     /** The limits that calls have come to, in order. */
     limitsHit,
     /** Begins a request of a session, or of a client of a group. */

@@ -1,30 +1,24 @@
-import type { Logger } from 'pino';
+import type { SharedParts } from '../../records/shared-parts.ts';
 import { LIST_KINDS, type ListKind, type OfferKey } from '../../../catalog/offer.ts';
 import { isSameRestriction } from '../../../catalog/restriction.ts';
 import { upstreamIn } from '../../../catalog/view.ts';
 import type { RawObject } from '../../../json/json.ts';
-import type { LimitName } from '../../../limits.ts';
 import { isPrivate } from '../../../upstream/link/link.ts';
 import { inSlices } from '../../../work-turn.ts';
-import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from '../../exchange/connection-holder.ts';
 import type { Offers } from '../offers.ts';
 import type { ListAnnouncer } from './list-announcer.ts';
 import { PrivateLists } from './private-lists.ts';
 import { type ListingOutcome, RepeatedListings } from './repeated-listings.ts';
 
-export interface ChangedListsParts {
-  readonly upstreams: Upstreams;
+export interface ChangedListsParts extends Pick<SharedParts, 'upstreams' | 'siblingsOf' | 'log' | 'onLimit'> {
   readonly holders: Iterable<ConnectionHolder>;
-  /** Returns the other client groups of a holder's principal; none for a session. */
-  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   readonly offers: Offers;
   readonly announcer: ListAnnouncer;
-  readonly log: Logger;
   /** Runs when a holder has got another catalog, which may lead to fewer upstreams and resources. */
   onOtherCatalog(holder: ConnectionHolder): void;
   /** Runs when a session, whose catalog did not lead to all of its stored subscriptions, may have got another one. */
   onCatalogOfUnresolved(holder: ConnectionHolder): void;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The lists that a connection reported as changed, before and after it answered its first call. */

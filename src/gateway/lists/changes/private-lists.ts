@@ -1,11 +1,10 @@
+import type { SharedParts } from '../../records/shared-parts.ts';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Logger } from 'pino';
 import { isSameOffer, type Offer } from '../../../catalog/offer.ts';
-import type { LimitName } from '../../../limits.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../../upstream/link/link.ts';
 import { resultWithin } from '../../../deadline.ts';
-import type { ConnectionHolder, Link, Upstreams } from '../../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from '../../exchange/connection-holder.ts';
 import { ListingQueue } from './listing-queue.ts';
 import type { Offers } from '../offers.ts';
 import { PrivateOfferBudget } from './private-offer-budget.ts';
@@ -33,14 +32,10 @@ interface Listed {
 
 const AS_BEFORE: Outcome = { isOwn: false, isChanged: false, isPartial: false };
 
-export interface PrivateListsParts {
-  readonly upstreams: Upstreams;
+export interface PrivateListsParts extends Pick<SharedParts, 'upstreams' | 'log' | 'onLimit'> {
   readonly offers: Offers;
-  readonly log: Logger;
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
-  /** Runs when a limit makes a listing wait, or keeps the lists of a link from being kept. */
-  readonly onLimit: (limit: LimitName) => void;
   /** Runs when the lists of the link were compared with those for all clients, or could not be fetched. */
   readonly onListed: (link: Link, outcome: 'equal' | 'differs' | 'failed') => void;
 }
