@@ -15,6 +15,9 @@ interface Row {
   readonly retryable?: boolean;
 }
 
+const NOT_RUN = { executed: 'no', retryable: true } as const;
+const MAY_HAVE_RUN = { executed: 'unknown', retryable: false } as const;
+
 /** Every failure that the gateway reports. `docs/errors.md` explains each row; a test keeps both in step. */
 export const ERRORS = {
   'parse-error': { rpc: RPC.parseError, http: 400, text: 'Parse error' },
@@ -42,42 +45,24 @@ export const ERRORS = {
   'session-required': { rpc: RPC.invalidRequest, http: 400, text: 'Missing Mcp-Session-Id header' },
   'session-unknown': { rpc: -31009, http: 404, text: 'Session not found' },
   'unsupported-version': { rpc: RPC.invalidRequest, http: 400, text: 'Unsupported protocol version' },
-  'upstream-unavailable': { rpc: -31010, http: 503, text: 'Upstream unavailable', executed: 'no', retryable: true },
-  'upstream-lost': { rpc: -31010, http: 502, text: 'Upstream connection lost', executed: 'unknown', retryable: false },
-  'upstream-session-lost': { rpc: -31010, http: 503, text: 'Upstream session lost', executed: 'no', retryable: true },
-  'upstream-timeout': { rpc: -31011, http: 504, text: 'Upstream timed out', executed: 'unknown', retryable: false },
-  'upstream-protocol': {
-    rpc: -31012,
-    http: 502,
-    text: 'Upstream broke the protocol',
-    executed: 'unknown',
-    retryable: false,
-  },
-  'too-many-requests': { rpc: -31021, http: 429, text: 'Too many requests', executed: 'no', retryable: true },
-  'auth-unavailable': {
-    rpc: -31022,
-    http: 503,
-    text: 'Credentials cannot be checked now',
-    executed: 'no',
-    retryable: true,
-  },
-  overloaded: { rpc: -31013, http: 503, text: 'Overloaded', executed: 'no', retryable: true },
-  draining: { rpc: -31014, http: 503, text: 'Shutting down', executed: 'no', retryable: true },
-  'too-large': { rpc: -31015, http: 502, text: 'Message too large', executed: 'unknown', retryable: false },
-  'outcome-unknown': { rpc: -31017, http: 502, text: 'Outcome unknown', executed: 'unknown', retryable: false },
-  cancelled: { rpc: -31018, http: 499, text: 'Cancelled', executed: 'unknown', retryable: false },
+  'upstream-unavailable': { rpc: -31010, http: 503, text: 'Upstream unavailable', ...NOT_RUN },
+  'upstream-lost': { rpc: -31010, http: 502, text: 'Upstream connection lost', ...MAY_HAVE_RUN },
+  'upstream-session-lost': { rpc: -31010, http: 503, text: 'Upstream session lost', ...NOT_RUN },
+  'upstream-timeout': { rpc: -31011, http: 504, text: 'Upstream timed out', ...MAY_HAVE_RUN },
+  'upstream-protocol': { rpc: -31012, http: 502, text: 'Upstream broke the protocol', ...MAY_HAVE_RUN },
+  'too-many-requests': { rpc: -31021, http: 429, text: 'Too many requests', ...NOT_RUN },
+  'auth-unavailable': { rpc: -31022, http: 503, text: 'Credentials cannot be checked now', ...NOT_RUN },
+  overloaded: { rpc: -31013, http: 503, text: 'Overloaded', ...NOT_RUN },
+  draining: { rpc: -31014, http: 503, text: 'Shutting down', ...NOT_RUN },
+  'too-large': { rpc: -31015, http: 502, text: 'Message too large', ...MAY_HAVE_RUN },
+  'outcome-unknown': { rpc: -31017, http: 502, text: 'Outcome unknown', ...MAY_HAVE_RUN },
+  cancelled: { rpc: -31018, http: 499, text: 'Cancelled', ...MAY_HAVE_RUN },
   'client-unreachable': { rpc: -31019, http: 502, text: 'Client cannot be asked' },
   'client-timeout': { rpc: -31020, http: 504, text: 'Client did not answer' },
-  'store-unavailable': { rpc: -31023, http: 503, text: 'Shared state unavailable', executed: 'no', retryable: true },
-  'audit-unavailable': { rpc: -31024, http: 503, text: 'Audit log unavailable', executed: 'no', retryable: true },
-  'access-unavailable': {
-    rpc: -31028,
-    http: 503,
-    text: 'Access cannot be decided now',
-    executed: 'no',
-    retryable: true,
-  },
-  'rate-limited': { rpc: -31025, http: 200, text: 'Rate limit reached', executed: 'no', retryable: true },
+  'store-unavailable': { rpc: -31023, http: 503, text: 'Shared state unavailable', ...NOT_RUN },
+  'audit-unavailable': { rpc: -31024, http: 503, text: 'Audit log unavailable', ...NOT_RUN },
+  'access-unavailable': { rpc: -31028, http: 503, text: 'Access cannot be decided now', ...NOT_RUN },
+  'rate-limited': { rpc: -31025, http: 200, text: 'Rate limit reached', ...NOT_RUN },
   // The status of an answer with a challenge, as HTTP clients of one request get it.
   'insufficient-scope': { rpc: -31029, http: 403, text: 'Insufficient scope', executed: 'no', retryable: false },
   'repeated-call': { rpc: -31026, http: 200, text: 'Call repeated too often', executed: 'no', retryable: false },

@@ -16,10 +16,8 @@ export const LIMITS = {
   configEnvFileBytes: MIB,
   configLockBytes: 64 * MIB,
   configTotalBytes: 128 * MIB,
-  /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
-  /** Subscriptions of one session. */
   subscriptionsPerSession: 1_000,
   subscriptionUriBytes: 4 * KIB,
   /** URIs, and task ids, in one `subscriptions/listen`. */
@@ -34,18 +32,14 @@ export const LIMITS = {
   sessionRecordBytes: 64 * MIB,
   /** The text by which a session is continued at one upstream after a restart. */
   attachmentBytes: 16 * KIB,
-  /** Principals with sessions, or with ended sessions whose ids have not expired. */
   sessionPrincipals: 65_536,
-  /** Principals whose roles give them a weight other than 1. */
   principalWeights: 65_536,
-  /** Ranges of consecutive ended sessions. */
   endedRangesPerPrincipal: 4_096,
   endedRanges: 262_144,
   /** Ends of sessions that wait for a Redis that cannot be reached. */
   unwrittenEnds: 10_000,
   /** Requests of other replicas whose ids are remembered, of about 100 bytes each. */
   recentCalls: 100_000,
-  /** The answer of one replica to another one, for an operator. */
   replicaAnswerBytes: 16 * MIB,
   /** Calls of one worker that wait for the parent, and of the parent that wait for it. */
   pipeCalls: 4_096,
@@ -54,11 +48,8 @@ export const LIMITS = {
   endedCallBytes: 64 * MIB,
   /** The end of one parked call, for retries at other replicas. */
   outcomeBytes: MIB,
-  /** All such ends. */
   outcomesBytes: 64 * MIB,
-  /** The idempotency key of one call. */
   idempotencyKeyChars: 255,
-  /** Calls with idempotency keys that are remembered. */
   keyedCallsPerPrincipal: 10_000,
   keyedCalls: 100_000,
   /** Outcomes of such calls: of one, of those of a principal, and of all. */
@@ -72,7 +63,6 @@ export const LIMITS = {
   storedEventBytes: MIB,
   storedEventBytesPerPrincipal: 32 * MIB,
   storedEventsBytes: 256 * MIB,
-  /** Events of one process that wait for Redis. */
   unstoredEventBytes: 16 * MIB,
   /** One file with the last good lists of an upstream. */
   storedOfferBytes: 32 * MIB,
@@ -102,9 +92,7 @@ export const LIMITS = {
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
 
-  /** One line of the stderr of an upstream. */
   stderrLineBytes: KIB,
-  /** Lines of the stderr of one upstream process that are logged. */
   stderrLinesPerSecond: 100,
   /** Lines of the stderr of one program that are read. */
   stderrLinesReadPerSecond: 20_000,
@@ -112,7 +100,6 @@ export const LIMITS = {
   /** Output of `npx` when the gateway asks which command it would run: a command and its environment. */
   npxOutputChars: MIB,
 
-  /** Processes whose memory one request to `/status` reads. */
   statusProcesses: 1_024,
   /** Lists that do not fit on one page: their items, for cursors, and their pages. */
   pagedListsBytes: 192 * MIB,
@@ -121,26 +108,20 @@ export const LIMITS = {
   /** Listings of upstreams that wait for their turn: for one principal, and for all. */
   waitingListingsPerPrincipal: 512,
   waitingListings: 8_192,
-  /** Ids of sessions of other replicas that were opened before. */
   knownSessionIds: 10_000,
 
-  /** All lists that one upstream sends in one listing. */
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
   /** Endpoints of gateways that the lists of one upstream have come through. */
   listEndpoints: 64,
-  /** Connections of single clients that are listed again at the same time. */
   privateListings: 32,
   privateListingsPerUpstream: 8,
   /** Lists that single connections have for themselves, with what is made of them, as an estimate: of one upstream, and of all. */
   privateListBytesPerUpstream: 128 * MIB,
   privateListBytes: 256 * MIB,
-  /** One tool, prompt, resource or template in the list of an upstream. */
   listItemBytes: 256 * KIB,
-  /** The instructions of one upstream. */
   instructionsChars: 256 * KIB,
-  /** Resource templates of one upstream. */
   templatesPerUpstream: 1_000,
   /** One URI that is matched against templates, and one template. */
   templateUriBytes: 2 * KIB,
@@ -151,13 +132,9 @@ export const LIMITS = {
   streamOpensPerMinute: 120,
   /** The forwarded capabilities of one client, which its session id contains. */
   clientCapabilityChars: 2_000,
-  /** One line of a client over stdio. */
   clientLineBytes: 16 * MIB,
-  /** Messages in one batch of a client. */
   batchMessages: 20,
-  /** A request id as JSON text. */
   requestIdChars: KIB,
-  /** Messages of one session that wait for a stream to the client. */
   sessionQueueMessages: 256,
   sessionQueueBytes: MIB,
   /** Messages of one upstream connection, except answers and progress of requests in flight. */
@@ -166,17 +143,13 @@ export const LIMITS = {
   undeliveredMessages: 1_000,
   /** A request body is refused if no byte arrives for this long. */
   bodyStallMs: 10_000,
-  /** Messages that wait for a process that does not read its input. */
   stdinQueueBytes: MIB,
   /** Output of a process within 10 s that is no message, on the stream for messages. */
   nonProtocolLines: 100,
   nonProtocolBytes: MIB,
-  /** Notifications and requests of an upstream before the end of its handshake. */
   earlyMessages: 256,
   earlyMessageBytes: MIB,
-  /** One task id of an upstream. */
   upstreamTaskIdChars: KIB,
-  /** Tasks of one connection for which it is kept open. */
   tasksPerConnection: 256,
   /** Tasks that are listed and announced to a client: a principal at an endpoint. */
   knownTasksPerClient: 256,
@@ -187,24 +160,18 @@ export const LIMITS = {
   answeredCallsWithProgress: 256,
   /** Calls of one connection that ended without an answer, and that the upstream may still run. */
   abandonedCalls: 256,
-  /** GETs in a row that do not resume the stream of an answer. */
   resumeAttempts: 5,
-  /** One event id of an upstream. */
   upstreamEventIdChars: 4 * KIB,
-  /** One session id of an upstream. */
   upstreamSessionIdChars: 4 * KIB,
   /** The cookies of one connection to an upstream, with their paths. Many servers refuse heads of more than 8 KiB. */
   upstreamCookieBytes: 4 * KIB,
-  /** The head of one response of an upstream. */
   responseHeadBytes: 64 * KIB,
   /** The line before a chunk, with its extensions, and the trailers of one response. */
   chunkLineBytes: 4 * KIB,
   trailerBytes: 64 * KIB,
-  /** Interim (1xx) responses before one response of an upstream. */
   interimResponses: 16,
   /** Nesting of objects and arrays in each member of a message. */
   jsonDepth: 64,
-  /** Members of one object, at any depth. */
   clientObjectMembers: 10_000,
   upstreamObjectMembers: 100_000,
   /** One name of a member of arguments that an access rule or a decision point reads. */
@@ -221,45 +188,33 @@ export const LIMITS = {
   /** Tokens of clients that were verified in the last minute, and that an issuer has called inactive. */
   verifiedTokens: 10_000,
   inactiveTokens: 10_000,
-  /** Scopes of one token. */
   tokenScopes: 1_000,
-  /** One response of an issuer. */
   issuerResponseBytes: 256 * KIB,
   /** Questions to a decision point at the same time, and one of them. */
   externalQuestions: 64,
   externalQuestionBytes: 64 * KIB,
   /** Sets of scopes that an authorization server has refused lately, for one principal at one upstream. */
   refusedScopeSets: 16,
-  /** Principals with credentials at one upstream. */
   credentialAudiences: 10_000,
   /** The credentials of an upstream, with the tokens that they were got for. */
   credentialChars: 64 * MIB,
   /** Principals that are remembered for upstreams whose credentials depend on them. */
   callers: 10_000,
-  /** Valid tokens of one of them. */
   tokensPerCaller: 32,
-  /** Their tokens, in total. */
   callerTokenChars: 32 * MIB,
 
   /** Counters of `gateway.rates`: one for each rate and principal. */
   rateCounters: 100_000,
-  /** Calls with their arguments whose repeats are counted. */
   repeatedCalls: 20_000,
-  /** Refused HTTP requests that the audit log records. */
   auditedRefusalsPerSecond: 50,
-  /** Body of one request to the admin API. */
   adminBodyBytes: MIB,
-  /** Lines of the log that wait for a reader of stderr. */
   logBufferBytes: 4 * MIB,
   /** Refused requests of one principal, or without one, that get a line in the log. */
   refusalLinesPerSecond: 10,
-  /** Operators that follow the log at the same time. */
   logFollowers: 16,
-  /** Lines of the log that wait for one operator that does not read. */
   logFollowerBytes: MIB,
   /** Sets of access rules that principals share, and as many with scopes that they lack. */
   sharedRights: 1_024,
-  /** Kinds of clients that the admin API lists. */
   seenClients: 1_000,
 } as const;
 

@@ -20,7 +20,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   config: ['json/record.ts', 'protocol', 'policy', 'lock'],
   catalog: ['json', 'protocol', 'config', 'lock'],
   policy: ['json', 'catalog/names/glob.ts', 'catalog/items/kind.ts', 'catalog/resources/uri-form.ts'],
-  egress: ['http1', 'config/values/credentials.ts'],
+  egress: ['json', 'http1', 'config/values/credentials.ts'],
   credentials: ['json/record.ts', 'egress', 'config', 'upstream', 'policy', 'store', 'telemetry'],
   auth: ['json/record.ts', 'policy', 'config', 'egress', 'store/api-key-store.ts'],
   store: ['json', 'protocol', 'config/values/config.ts'],

@@ -17,7 +17,7 @@ import { CALLERS_LISTS, hasCallersLists } from '../config/values/upstream-config
 import type { Upstream } from '../gateway/exchange/connection-holder.ts';
 import type { ListGaps, UpstreamStatus } from '../operator/admin/answers.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
-import { DiskKeyStore } from '../store/disk/key-store.ts';
+import { existingDiskKeys } from '../store/disk/key-store.ts';
 import { createLogger } from '../telemetry/log.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { EVERYBODY } from '../upstream/connection-key.ts';
@@ -133,7 +133,7 @@ async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>)
     const metrics = createMetrics(VERSION);
     const transports = await upstreamTransports(config, metrics, log, { printerDir: stateDir });
     // With its keys, lists that lead back to the gateway of this config are noticed.
-    const keys = await DiskKeyStore.existing(config.stateDir);
+    const keys = await existingDiskKeys(config.stateDir);
     const core = await startCore({ ...config, stateDir }, metrics, transports, log, { keys });
     try {
       return await use(core);

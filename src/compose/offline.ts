@@ -4,7 +4,7 @@ import type { Config } from '../config/values/config.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { Offers } from '../gateway/lists/offers.ts';
-import { DiskOfferStore } from '../store/disk/offer-store.ts';
+import { diskOfferStore } from '../store/disk/offer-store.ts';
 import { createLogger } from '../telemetry/log.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
@@ -25,7 +25,7 @@ export interface OfflineGateway extends LastLists {
 export async function openOffline(config: Config, stateDir = config.stateDir): Promise<OfflineGateway> {
   const views = viewsOf(config);
   const gate = new Gate(config.access, [], undefined, undefined, scopesOnDemandOf(config.auth));
-  const store = new DiskOfferStore(stateDir);
+  const store = diskOfferStore(stateDir);
   // Nobody reads them.
   const [log, metrics] = [createLogger('silent', { write: () => undefined }), createMetrics(VERSION)];
   const offers = new Offers({ config, views, pseudonymsOf: () => [], audienceOf: () => '', gate, store, log, metrics });

@@ -3,7 +3,8 @@ import { type EgressConfig, DIRECT_EGRESS } from '../config/values/credentials.t
 import { type LimitName, LIMITS } from '../limits.ts';
 import { EgressError } from './egress-error.ts';
 import type { Resolve, UrlSource } from './guarded-connector.ts';
-import { isNestedDeeper } from './nesting.ts';
+import { checkJson, JsonTextError, UPSTREAM_BOUNDS } from '../json/json.ts';
+import { resultOrError } from '../thrown.ts';
 import { getOrMake } from '../map-entries.ts';
 
 const TIMEOUT_MS = 5_000;
@@ -112,8 +113,8 @@ export class Egress implements AsyncDisposable {
       chunks.push(chunk);
     }
     const whole = statusCode === 204 || statusCode === 205 ? null : Buffer.concat(chunks);
-    if (whole !== null && isNestedDeeper(whole.toString('latin1'), LIMITS.jsonDepth)) {
-      const message = `the response of ${target.origin} is nested deeper than ${LIMITS.jsonDepth} levels`;
+    if (whole !== null && exceedsBounds(whole.toString())) {
+      const message = `the response of ${target.origin} is nested deeper than ${LIMITS.jsonDepth} levels, or has too many values`;
       throw new EgressError(message, { status: statusCode });
     }
     const kept = HEADERS.flatMap((name) => {
@@ -155,4 +156,10 @@ function checkedUrl(text: string, source: UrlSource): URL {
   if (username !== '' || password !== '')
     throw new EgressError(`${url.origin} is not connected to: its URL has a password`);
   return url;
+}
+
+/** Returns whether JSON text is nested too deep, or has too many values to look. `JSON.stringify` of deep values overflows the stack. */
+function exceedsBounds(text: string): boolean {
+  const error = resultOrError(JsonTextError, () => checkJson(text, UPSTREAM_BOUNDS));
+  return error instanceof JsonTextError && error.refused !== undefined;
 }

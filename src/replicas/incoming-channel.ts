@@ -31,96 +31,79 @@ export interface IncomingChannelParts {
 /** Requests of one channel at once. A replica passes on no more than it has connections of clients. */
 const MAX_EXCHANGES = 100_000;
 
-/** A channel from another replica, for the requests that it passes on. */
-export class IncomingChannel {
-  readonly #channel: Channel;
-  readonly #parts: IncomingChannelParts;
-  readonly #parser = new ForwardedHeadParser();
-  readonly #exchanges = new Map<number, ServedExchange>();
-  #last = 0;
-
-  constructor(socket: Duplex, parts: IncomingChannelParts) {
-    this.#parts = parts;
-    this.#channel = new Channel(socket, {
-      onFrames: (frames) => this.#onFrames(frames),
-      onClosed: () => this.#onClosed(),
-    });
-  }
-
-  #onFrames(frames: readonly Frame[]): void {
-    for (let at = 0; at < frames.length; at++) {
-      const frame = frames[at];
-      if (frame === undefined) return;
-      if (frame.kind !== FRAME.request) {
-        this.#onFrame(frame);
-        continue;
+/** Serves the requests that another replica passes on over a socket. */
+export function serveChannel(socket: Duplex, parts: IncomingChannelParts): void {
+  const parser = new ForwardedHeadParser();
+  const exchanges = new Map<number, ServedExchange>();
+  let last = 0;
+  const channel = new Channel(socket, {
+    onFrames: (frames) => {
+      for (let at = 0; at < frames.length; at++) {
+        const frame = frames[at];
+        if (frame === undefined) return;
+        if (frame.kind !== FRAME.request) {
+          onFrame(frame);
+          continue;
+        }
+        // Most bodies follow their request at once. They need no stream.
+        const next = frames[at + 1];
+        const isWhole = next?.kind === FRAME.data && next.exchange === frame.exchange && next.isLast;
+        if (isWhole) at++;
+        onRequest(frame, isWhole ? next.payload : undefined);
       }
-      // Most bodies follow their request at once. They need no stream.
-      const next = frames[at + 1];
-      const isWhole = next?.kind === FRAME.data && next.exchange === frame.exchange && next.isLast;
-      if (isWhole) at++;
-      this.#onRequest(frame, isWhole ? next.payload : undefined);
-    }
-  }
+    },
+    onClosed: () => {
+      for (const { incoming, outgoing } of exchanges.values()) {
+        incoming.destroy();
+        outgoing.abandon();
+      }
+    },
+  });
 
   /** @throws {RangeError} if the number was used before: the other side is broken. */
-  #onRequest({ exchange: number, isLast, payload }: Frame, body: Buffer | undefined): void {
-    if (number <= this.#last) throw new RangeError('a number of an exchange is used again');
-    this.#last = number;
-    const isTrusted = this.#parts.isTrusted();
+  function onRequest({ exchange: number, isLast, payload }: Frame, body: Buffer | undefined): void {
+    if (number <= last) throw new RangeError('a number of an exchange is used again');
+    last = number;
+    const isTrusted = parts.isTrusted();
     const texts = isTrusted ? requestTexts(payload) : undefined;
-    const head = texts === undefined ? undefined : this.#parser.parse(...texts);
-    const refusal = head === undefined ? undefined : this.#refusal(head);
+    const head = texts === undefined ? undefined : parser.parse(...texts);
+    const refusal = head === undefined ? undefined : refusalOf(head);
     if (head === undefined || refusal !== undefined) {
       const [status, reason] = isTrusted ? (refusal ?? UNREADABLE_HEAD) : ENDED_KEY;
-      this.#parts.onRefused(reason);
-      this.#channel.write(numberFrame(FRAME.refused, number, status));
+      parts.onRefused(reason);
+      channel.write(numberFrame(FRAME.refused, number, status));
       return;
     }
-    const incoming = new ForwardedRequest(head, this.#channel, number);
-    const outgoing = new ForwardedResponse(incoming, this.#channel, number, () => {
-      this.#exchanges.delete(number);
+    const incoming = new ForwardedRequest(head, channel, number);
+    const outgoing = new ForwardedResponse(incoming, channel, number, () => {
+      exchanges.delete(number);
       incoming.destroy();
       exchange.onEnd?.();
     });
     const refuse = (status: number) => {
-      this.#channel.write(numberFrame(FRAME.refused, number, status));
+      channel.write(numberFrame(FRAME.refused, number, status));
       outgoing.abandon();
     };
     const exchange: ServedExchange = { incoming, outgoing, body, refuse, onEnd: undefined };
-    this.#exchanges.set(number, exchange);
+    exchanges.set(number, exchange);
     if (isLast) incoming.push(EMPTY, true);
-    this.#parts.handle(exchange, head);
+    parts.handle(exchange, head);
   }
 
-  #refusal(head: ForwardedHead): Refusal | undefined {
-    return this.#exchanges.size >= MAX_EXCHANGES ? [503, 'too-many'] : this.#parts.admit(head);
+  function refusalOf(head: ForwardedHead): Refusal | undefined {
+    return exchanges.size >= MAX_EXCHANGES ? [503, 'too-many'] : parts.admit(head);
   }
 
   /** @throws {RangeError} if a body exceeds its window. */
-  #onFrame({ kind, isLast, exchange: number, payload }: Frame): void {
-    const exchange = this.#exchanges.get(number);
+  function onFrame({ kind, isLast, exchange: number, payload }: Frame): void {
     // A ping, or a frame of an exchange that has ended.
+    const exchange = exchanges.get(number);
     if (exchange === undefined) return;
-    switch (kind) {
-      case FRAME.data:
-        exchange.incoming.push(payload, isLast);
-        return;
-      case FRAME.window:
-        exchange.outgoing.grant(payload.readUInt32BE(0));
-        return;
-      case FRAME.reset:
-        exchange.incoming.destroy();
-        exchange.outgoing.abandon();
-        return;
-      default:
-    }
-  }
-
-  #onClosed(): void {
-    for (const { incoming, outgoing } of this.#exchanges.values()) {
-      incoming.destroy();
-      outgoing.abandon();
+    if (kind === FRAME.data) exchange.incoming.push(payload, isLast);
+    else if (kind === FRAME.window) exchange.outgoing.grant(payload.readUInt32BE(0));
+    else if (kind === FRAME.reset) {
+      exchange.incoming.destroy();
+      exchange.outgoing.abandon();
     }
   }
 }

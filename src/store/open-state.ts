@@ -1,8 +1,8 @@
 import { StartError } from '../errors.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../limits.ts';
-import { DiskKeyStore } from './disk/key-store.ts';
-import { DiskOfferStore } from './disk/offer-store.ts';
+import { openDiskKeys } from './disk/key-store.ts';
+import { diskOfferStore } from './disk/offer-store.ts';
 import { directoryRisk } from './disk/own-file.ts';
 import { ownUser, writeFault } from './disk/path-fault.ts';
 import { makeStateDir, removeOldDrafts } from './disk/state-file.ts';
@@ -60,7 +60,7 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
     const notice =
       `another process uses the state directory ${stateDir}: sessions of this one end with it, and are unknown to the other. ` +
       'Give each its own gateway.stateDir';
-    return inMemory(new DiskOfferStore(stateDir, events, false), notice, events);
+    return inMemory(diskOfferStore(stateDir, events, false), notice, events);
   }
   try {
     const risk = await directoryRisk(stateDir);
@@ -76,13 +76,13 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
   const offersDir = join(stateDir, 'offers');
   await makeStateDir(offersDir);
   for (const dir of [stateDir, offersDir]) await removeOldDrafts(dir);
-  const keys = await DiskKeyStore.open(stateDir);
+  const keys = await openDiskKeys(stateDir);
   const sessions = await LocalSessionStore.open(stateDir, events);
   return {
     ...endingState(events),
     keys,
     sessions,
-    offers: new DiskOfferStore(stateDir, events),
+    offers: diskOfferStore(stateDir, events),
     notice: undefined,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
@@ -95,7 +95,7 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
 async function openShared(stateDir: string, events: SessionStoreEvents): Promise<State> {
   // If another process owns the directory, that process writes the lists.
   const isLocked = await isStateLocked(stateDir).catch(() => false);
-  const offers = new DiskOfferStore(stateDir, events, !isLocked);
+  const offers = diskOfferStore(stateDir, events, !isLocked);
   return inMemory(offers, 'sessions end with this process', events);
 }
 

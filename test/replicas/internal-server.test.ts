@@ -7,7 +7,7 @@ import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { type ForwardedHead, forwardedText, senderText } from '../../src/replicas/forwarded-head.ts';
 import { dataFrame, FRAME, FrameReader, requestFrame, responseParts } from '../../src/replicas/frames.ts';
 import { type InternalKey, InternalKeys } from '../../src/replicas/internal-keys.ts';
-import { InternalServer } from '../../src/replicas/internal-server.ts';
+import { type InternalServer, openInternalServer } from '../../src/replicas/internal-server.ts';
 import { CHANNEL_PROTOCOL, INTERNAL_TLS } from '../../src/replicas/internal-tls.ts';
 import { freshKey, withFreshKey } from '../../src/store/key-store.ts';
 import { TcpRelay } from '../support/tcp-relay.ts';
@@ -33,7 +33,7 @@ async function open(): Promise<Opened> {
     isSelf: (member: string) => member === SELF,
     onLimit: () => undefined,
   };
-  const server = await InternalServer.open({ host: '127.0.0.1', port: 0 }, parts, ({ outgoing }, head) => {
+  const server = await openInternalServer({ host: '127.0.0.1', port: 0 }, parts, ({ outgoing }, head) => {
     handled.push(head);
     if (head.target !== '/unread') outgoing.end('handled');
   });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { Principal } from '../../src/policy/principal.ts';
 import { InternalKeys } from '../../src/replicas/internal-keys.ts';
-import { type ForwardedHandler, InternalServer } from '../../src/replicas/internal-server.ts';
+import { type ForwardedHandler, type InternalServer, openInternalServer } from '../../src/replicas/internal-server.ts';
 import { RemoteOwner } from '../../src/replicas/remote-owner.ts';
 import { freshKey } from '../../src/store/key-store.ts';
 import { TcpRelay } from '../support/tcp-relay.ts';
@@ -42,7 +42,7 @@ export async function openPair(
     isSelf: (member: string) => member === 'owner',
     onLimit: () => undefined,
   };
-  const server = await InternalServer.open({ host: '127.0.0.1', port: 0 }, parts, handle);
+  const server = await openInternalServer({ host: '127.0.0.1', port: 0 }, parts, handle);
   const relay = await TcpRelay.open(server.port);
   const member = { id: 'owner', process: 'p', address: `127.0.0.1:${relay.port}`, version: '1' };
   const owner = new RemoteOwner(member, sending ?? keys, { countForwarded: (outcome) => void outcomes.push(outcome) });

@@ -7,7 +7,7 @@ import type { RedisConfig } from '../../src/config/values/config.ts';
 import { MemoryPlacementTable } from '../../src/store/memory/placement-table.ts';
 import type { PlacementKey, PlacementTable } from '../../src/store/placement-table.ts';
 import { Placements, type PlacementsParts } from '../../src/store/placements.ts';
-import { RedisPlacementTable } from '../../src/store/redis/placement-table.ts';
+import { type RedisPlacementTable, redisPlacementTable } from '../../src/store/redis/placement-table.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { openRedis, redisConfig, RedisServer } from '../support/redis.ts';
 import { TcpRelay } from '../support/tcp-relay.ts';
@@ -46,7 +46,7 @@ async function tables(server: RedisServer, leaseMs: number, count: number): Prom
 }
 
 async function openTable(config: RedisConfig, leaseMs: number): Promise<RedisPlacementTable> {
-  return new RedisPlacementTable(await openRedis(config), leaseMs);
+  return redisPlacementTable(await openRedis(config), leaseMs);
 }
 
 const LONG_MS = 600_000;
@@ -423,7 +423,7 @@ test('a claim after a release is not freed by it, though its script is not known
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const { connection, keys, box } = await openRedis(config);
-  const table = new RedisPlacementTable({ connection, keys, box }, LONG_MS);
+  const table = redisPlacementTable({ connection, keys, box }, LONG_MS);
   const one = await join(table);
   const key = keyOf('s.1');
   await one.placements.claim(key);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { CounterTable } from '../../src/store/counter-table.ts';
 import { MemoryCounterTable } from '../../src/store/memory/counter-table.ts';
-import { RedisCounterTable } from '../../src/store/redis/counter-table.ts';
+import { redisCounterTable } from '../../src/store/redis/counter-table.ts';
 import { SharedCounters } from '../../src/store/shared-counters.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { openRedis, redisConfig, RedisServer } from '../support/redis.ts';
@@ -181,7 +181,7 @@ test('without Redis each process uses its share, and what it has been granted', 
   const config = redisConfig(server.url);
   const open = async (process: string) => {
     return new SharedCounters({
-      table: new RedisCounterTable(await openRedis(config), 600),
+      table: redisCounterTable(await openRedis(config), 600),
       process,
       processes: () => 2,
       waitMs: PATIENCE_MS,

@@ -8,7 +8,7 @@ import type { RedisConfig } from '../../src/config/values/config.ts';
 import { parseRedisUrl } from '../../src/config/schema/redis-url.ts';
 import type { RedisAccess } from '../../src/store/redis/access.ts';
 import { RedisConnection } from '../../src/store/redis/connection.ts';
-import { RedisKeys } from '../../src/store/redis/keys.ts';
+import { redisKeys } from '../../src/store/redis/keys.ts';
 import { SealedBox } from '../../src/store/redis/sealed-box.ts';
 import { makeCertificate } from './certificate.ts';
 import { Child } from './child.ts';
@@ -194,7 +194,7 @@ after(async () => {
 export async function openRedis(config: RedisConfig, commandMs = PATIENCE_MS): Promise<RedisAccess> {
   const connection = await RedisConnection.open(config, { onCommandFailed: () => undefined }, { commandMs });
   opened.add(connection);
-  return { connection, keys: new RedisKeys(config.prefix), box: new SealedBox(config.wrappingKeys) };
+  return { connection, keys: redisKeys(config.prefix), box: new SealedBox(config.wrappingKeys) };
 }
 
 /** Starts three nodes of a cluster, and waits until it serves. */

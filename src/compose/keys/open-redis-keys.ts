@@ -2,7 +2,7 @@ import type { RedisConfig } from '../../config/values/config.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
 import { RedisApiKeyStore } from '../../store/redis/api-key-store.ts';
 import { RedisConnection } from '../../store/redis/connection.ts';
-import { RedisKeys } from '../../store/redis/keys.ts';
+import { redisKeys } from '../../store/redis/keys.ts';
 import { SealedBox } from '../../store/redis/sealed-box.ts';
 
 /** Opens the API keys in Redis, for a command. @throws {StartError} if Redis cannot be reached. */
@@ -12,7 +12,7 @@ export async function openRedisKeys(redis: RedisConfig): Promise<AsyncDisposable
   connection.bePatient();
   const store = new RedisApiKeyStore({
     connection,
-    keys: new RedisKeys(redis.prefix),
+    keys: redisKeys(redis.prefix),
     box: new SealedBox(redis.wrappingKeys),
   });
   return { store, [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose]() };

@@ -8,20 +8,20 @@ import type { PlacementKey } from '../../store/placement-table.ts';
 import type { RedisAccess } from '../../store/redis/access.ts';
 import { RedisApiKeyStore } from '../../store/redis/api-key-store.ts';
 import { RedisConnection } from '../../store/redis/connection.ts';
-import { RedisCounterTable } from '../../store/redis/counter-table.ts';
+import { redisCounterTable } from '../../store/redis/counter-table.ts';
 import { RedisEventStore } from '../../store/redis/event-store.ts';
-import { RedisKeyedCallStore } from '../../store/redis/keyed-call-store.ts';
-import { RedisKeyStore } from '../../store/redis/key-store.ts';
-import { RedisKeys } from '../../store/redis/keys.ts';
-import { RedisOfferStore } from '../../store/redis/offer-store.ts';
-import { RedisOutcomeStore } from '../../store/redis/outcome-store.ts';
-import { RedisPlacementTable } from '../../store/redis/placement-table.ts';
+import { redisKeyedCallStore } from '../../store/redis/keyed-call-store.ts';
+import { redisKeyStore } from '../../store/redis/key-store.ts';
+import { redisKeys } from '../../store/redis/keys.ts';
+import { redisOfferStore } from '../../store/redis/offer-store.ts';
+import { redisOutcomeStore } from '../../store/redis/outcome-store.ts';
+import { redisPlacementTable } from '../../store/redis/placement-table.ts';
 import { KEYS_ADVICE, SealedBox } from '../../store/redis/sealed-box.ts';
 import { RedisRateTable } from '../../store/redis/rate-table.ts';
 import { RedisSessionStore } from '../../store/redis/session-store.ts';
 import { checkRedis } from '../../store/redis/start-checks.ts';
-import { RedisTasks } from '../../store/redis/task-store.ts';
-import { SharedTaskStore } from '../../store/memory/shared-task-store.ts';
+import { redisTasks } from '../../store/redis/task-store.ts';
+import { sharedTaskStore } from '../../store/memory/shared-task-store.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { joinReplicas, type Replicas, type ReplicaSurroundings, type SharedPlace } from './replicas.ts';
 
@@ -46,11 +46,11 @@ export async function openRedisReplicas(
   const connection = cleanups.use(
     await RedisConnection.open(redis, { onCommandFailed: (reason) => metrics.countRedisFailure(reason) }),
   );
-  const keys = new RedisKeys(redis.prefix);
+  const keys = redisKeys(redis.prefix);
   connection.bePatient();
   await checkRedis(connection, keys, () => Date.now());
   const access: RedisAccess = { connection, keys, box: new SealedBox(redis.wrappingKeys) };
-  const ring = new RedisKeyStore(access);
+  const ring = redisKeyStore(access);
   await ring.reseal();
   const apiKeys = new RedisApiKeyStore(access);
   // They can be read all the same, or their reading says why not.
@@ -58,14 +58,14 @@ export async function openRedisReplicas(
 
   const onLimit = (limit: LimitName) => metrics.countLimit(limit);
   const host = connection.localHost ?? '127.0.0.1';
-  const placements = new RedisPlacementTable(access, LEASE_MS);
+  const placements = redisPlacementTable(access, LEASE_MS);
   const place: SharedPlace = {
     kind: 'replica',
     listen: redis.internal ?? { host, port: 0 },
     addressOf: (port) => addressText(redis.advertise ?? { host, port }),
     keys: ring,
     placements,
-    counters: new RedisCounterTable(access, COUNTER_LEASE_MS),
+    counters: redisCounterTable(access, COUNTER_LEASE_MS),
     rates: new RedisRateTable(access),
     apiKeys,
     storesOf: (owners) => {
@@ -86,10 +86,10 @@ export async function openRedisReplicas(
       const state: State = {
         keys: ring,
         sessions,
-        offers: new RedisOfferStore(access, onLimit),
-        tasks: new SharedTaskStore(new RedisTasks(access, onLimit), onLimit),
-        keyedCalls: new RedisKeyedCallStore(access, onLimit),
-        outcomes: new RedisOutcomeStore(access, onLimit),
+        offers: redisOfferStore(access, onLimit),
+        tasks: sharedTaskStore(redisTasks(access, onLimit), onLimit),
+        keyedCalls: redisKeyedCallStore(access, onLimit),
+        outcomes: redisOutcomeStore(access, onLimit),
         notice: undefined,
         servesWithout: true,
         [Symbol.asyncDispose]: async () => {

@@ -10,7 +10,7 @@ import type { Callers } from '../../policy/callers.ts';
 import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
 import type { InternalAddress } from '../../replicas/internal-address.ts';
 import { InternalKeys } from '../../replicas/internal-keys.ts';
-import { type ForwardedHandler, InternalServer, NOT_SERVING, STARTING } from '../../replicas/internal-server.ts';
+import { type ForwardedHandler, openInternalServer, NOT_SERVING, STARTING } from '../../replicas/internal-server.ts';
 import { answerQuestion } from '../../replicas/operator-question.ts';
 import { ReplicaOwners } from '../../replicas/replica-owners.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
@@ -116,7 +116,7 @@ export async function joinReplicas(
   let handle: ForwardedHandler = (exchange) => exchange.refuse(NOT_SERVING);
   let handleOperator: ForwardedHandler = (exchange) => exchange.refuse(STARTING);
   let isSelf = (_member: string) => false;
-  const server = await InternalServer.open(
+  const server = await openInternalServer(
     place.listen,
     { keys, metrics, isSelf: (member) => isSelf(member), onLimit },
     (exchange, head) => (head.kind === 'admin' ? handleOperator : handle)(exchange, head),

@@ -7,7 +7,7 @@ import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import { pipedPlacementTable } from '../../store/piped/placement-table.ts';
 import { remoteStore } from '../../store/piped/remote-store.ts';
 import { pipedSessionStore } from '../../store/piped/session-store.ts';
-import { SharedTaskStore } from '../../store/memory/shared-task-store.ts';
+import { sharedTaskStore } from '../../store/memory/shared-task-store.ts';
 import { joinReplicas, type Replicas, type ReplicaSurroundings, type SharedPlace } from '../replicas/replicas.ts';
 import type { WorkerSetup } from './methods.ts';
 
@@ -44,7 +44,7 @@ export async function openWorkerReplicas(
         sessions,
         offers: pipedOfferStore(calls),
         // The parent counts the bounds.
-        tasks: new SharedTaskStore(remoteStore(calls, STORES.tasks), () => undefined),
+        tasks: sharedTaskStore(remoteStore(calls, STORES.tasks), () => undefined),
         keyedCalls: remoteStore(calls, STORES.keyedCalls),
         outcomes: remoteStore(calls, STORES.outcomes),
         notice: setup.notice,

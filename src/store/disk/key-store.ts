@@ -25,55 +25,46 @@ function parse(text: string, path: string): readonly KeyRecord[] {
   );
 }
 
-export class DiskKeyStore implements KeyStore {
-  readonly #path: string;
+/** Returns undefined if there is no file. */
+async function find(path: string): Promise<readonly KeyRecord[] | undefined> {
+  const text = await readOwnFile(path, {
+    maxBytes: FILE_LIMIT_BYTES,
+    refusedMode: REFUSED_MODE.usedByAll,
+    remedy: ({ isFile }) =>
+      isFile
+        ? `Who has its keys can make session ids. Run: chmod 600 ${path} ` +
+          '(or delete it to begin with new keys: every session then ends)'
+        : 'Remove it to begin with new keys: every session then ends.',
+  });
+  return text === undefined ? undefined : parse(text, path);
+}
 
-  private constructor(path: string) {
-    this.#path = path;
-  }
-
-  /**
-   * Creates the directory and the file if they are missing. Processes that do so at the same time end up with one file.
-   */
-  static async open(stateDir: string): Promise<DiskKeyStore> {
-    await makeStateDir(stateDir);
-    const store = new DiskKeyStore(join(stateDir, 'keys.json'));
-    if ((await store.#find()) === undefined) await createFile(store.#path, textOf([freshKey(Date.now())]));
-    return store;
-  }
-
-  /** Returns the keys of a state directory, for a process that changes nothing there; undefined if there are none that it may read. */
-  static async existing(stateDir: string): Promise<DiskKeyStore | undefined> {
-    const store = new DiskKeyStore(join(stateDir, 'keys.json'));
-    const keys = await store.#find().catch(() => undefined);
-    return keys === undefined ? undefined : store;
-  }
-
-  /**
-   * See {@link KeyStore.read}. @throws {StartError} with a message for the operator, if other users can use the file, or it is missing or
-   * not a key ring.
-   */
-  async read(): Promise<readonly KeyRecord[]> {
-    const keys = await this.#find();
-    if (keys === undefined) throw new StartError(`${this.#path} does not exist any more. Restart the gateway.`);
+/** `read` throws {@link StartError} if other users can use the file, or it is missing or not a key ring. */
+function diskKeyStore(path: string): KeyStore {
+  const read = async () => {
+    const keys = await find(path);
+    if (keys === undefined) throw new StartError(`${path} does not exist any more. Restart the gateway.`);
     return keys;
-  }
+  };
+  return {
+    read,
+    add: async (nowMs, graceMs) => {
+      await replaceFile(path, [textOf(withFreshKey(await read(), nowMs, graceMs))]);
+    },
+  };
+}
 
-  /** Returns undefined if there is no file. */
-  async #find(): Promise<readonly KeyRecord[] | undefined> {
-    const text = await readOwnFile(this.#path, {
-      maxBytes: FILE_LIMIT_BYTES,
-      refusedMode: REFUSED_MODE.usedByAll,
-      remedy: ({ isFile }) =>
-        isFile
-          ? `Who has its keys can make session ids. Run: chmod 600 ${this.#path} ` +
-            '(or delete it to begin with new keys: every session then ends)'
-          : 'Remove it to begin with new keys: every session then ends.',
-    });
-    return text === undefined ? undefined : parse(text, this.#path);
-  }
+/** Creates the directory and the file if they are missing. Processes that do so at the same time end up with one file. */
+export async function openDiskKeys(stateDir: string): Promise<KeyStore> {
+  await makeStateDir(stateDir);
+  const path = join(stateDir, 'keys.json');
+  if ((await find(path)) === undefined) await createFile(path, textOf([freshKey(Date.now())]));
+  return diskKeyStore(path);
+}
 
-  async add(nowMs: number, graceMs: number): Promise<void> {
-    await replaceFile(this.#path, [textOf(withFreshKey(await this.read(), nowMs, graceMs))]);
-  }
+/** Returns the keys of a state directory, for a process that changes nothing there; undefined if there are none that it may read. */
+export async function existingDiskKeys(stateDir: string): Promise<KeyStore | undefined> {
+  const path = join(stateDir, 'keys.json');
+  const keys = await find(path).catch(() => undefined);
+  return keys === undefined ? undefined : diskKeyStore(path);
 }

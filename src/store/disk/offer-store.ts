@@ -56,94 +56,34 @@ function listedFileOf(key: UpstreamKey): string {
 /** Called about the files. `onRefused`: another user could have written one, which counts as none. */
 export type OfferFileEvents = Partial<Pick<SessionStoreEvents, 'onLimit' | 'onRefused' | 'onWriteFailed'>>;
 
-/** Stores lists in files of the state directory, each replaced as a whole. */
-export class DiskOfferStore implements OfferStore {
-  readonly #dir: string;
-  readonly #events: OfferFileEvents;
-  readonly #mayWrite: boolean;
-
-  /** @param mayWrite false for a process beside the one that writes the lists. Changes have no effect then. */
-  constructor(stateDir: string, events: OfferFileEvents = {}, mayWrite = true) {
-    this.#dir = join(stateDir, 'offers');
-    this.#events = events;
-    this.#mayWrite = mayWrite;
-  }
-
-  async read(key: StoredOfferKey): Promise<string | undefined> {
-    const owner = ownerLine(key);
-    try {
-      const text = await readOwnFile(join(this.#dir, fileOf(key)), {
-        maxBytes: LIMITS.storedOfferBytes + owner.length,
-        refusedMode: REFUSED_MODE.writtenByAll,
-        remedy: 'The upstream is listed again, which replaces it.',
-      });
-      return text?.startsWith(owner) === true ? text.slice(owner.length) : undefined;
-    } catch (thrown) {
-      // The caller lists the upstream again.
-      if (thrown instanceof RefusedFileError) this.#events.onRefused?.(thrown);
-      return undefined;
-    }
-  }
-
-  async write(key: StoredOfferKey, text: string): Promise<void> {
-    await this.#change(async () => {
-      const file = fileOf(key);
-      if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
-        this.#events.onLimit?.('storedOfferBytes');
-        // Without this, older lists would be served after the next start.
-        await this.#remove(file);
-        return;
-      }
-      await this.#replace(file, [ownerLine(key), text]);
-      const stem = stemOf(key);
-      if (isRestricted(file.slice(stem.length))) await this.#removeOldest(stem, file);
-    });
-  }
-
-  async remove(key: StoredOfferKey): Promise<void> {
-    await this.#change(() => this.#remove(fileOf(key)));
-  }
-
-  async hasFailed(key: UpstreamKey): Promise<boolean> {
-    return (await this.#mtimeMs(failureFileOf(key))) !== undefined;
-  }
-
-  async setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void> {
-    const file = failureFileOf(key);
-    await this.#change(() => (hasFailed ? this.#replace(file, ['']) : this.#remove(file)));
-  }
-
-  async listedAtMs(key: UpstreamKey): Promise<number | undefined> {
-    return await this.#mtimeMs(listedFileOf(key));
-  }
-
-  async setListed(key: UpstreamKey): Promise<void> {
-    await this.#change(() => this.#replace(listedFileOf(key), ['']));
-  }
-
+/**
+ * Returns a store of lists in files of the state directory, each replaced as a whole.
+ *
+ * @param mayWrite false for a process beside the one that writes the lists. Changes have no effect then.
+ */
+export function diskOfferStore(stateDir: string, events: OfferFileEvents = {}, mayWrite = true): OfferStore {
+  const dir = join(stateDir, 'offers');
   /** Makes a change, if this process may. Reports one that fails. */
-  async #change(change: () => Promise<void>): Promise<void> {
-    if (!this.#mayWrite) return;
+  const change = async (make: () => Promise<void>): Promise<void> => {
+    if (!mayWrite) return;
     try {
-      await change();
+      await make();
     } catch (thrown) {
-      this.#events.onWriteFailed?.(thrown);
+      events.onWriteFailed?.(thrown);
       throw thrown;
     }
-  }
-
-  async #replace(file: string, texts: readonly string[]): Promise<void> {
-    await makeStateDir(this.#dir);
-    await replaceFile(join(this.#dir, file), texts);
-  }
-
-  async #remove(file: string): Promise<void> {
-    await rm(join(this.#dir, file), { force: true });
-  }
-
+  };
+  const replace = async (file: string, texts: readonly string[]): Promise<void> => {
+    await makeStateDir(dir);
+    await replaceFile(join(dir, file), texts);
+  };
+  const remove = (file: string): Promise<void> => rm(join(dir, file), { force: true });
+  /** Returns undefined where there is no such file, or the system does not show it: then the upstream is listed again. */
+  const mtimeMsOf = async (name: string): Promise<number | undefined> =>
+    (await stat(join(dir, name)).catch(() => undefined))?.mtimeMs;
   /** Removes the oldest files with lists for certain clients if there are too many. */
-  async #removeOldest(stem: string, written: string): Promise<void> {
-    const names = (await readdir(this.#dir)).filter(
+  const removeOldest = async (stem: string, written: string): Promise<void> => {
+    const names = (await readdir(dir)).filter(
       (name) =>
         name.startsWith(`${stem}.`) &&
         isRestricted(name.slice(stem.length)) &&
@@ -152,15 +92,44 @@ export class DiskOfferStore implements OfferStore {
     );
     const excess = names.length + 1 - LIMITS.storedOffersPerUpstream;
     if (excess <= 0) return;
-    this.#events.onLimit?.('storedOffersPerUpstream');
-    const dated = await Promise.all(names.map(async (name) => ({ name, mtimeMs: (await this.#mtimeMs(name)) ?? 0 })));
+    events.onLimit?.('storedOffersPerUpstream');
+    const dated = await Promise.all(names.map(async (name) => ({ name, mtimeMs: (await mtimeMsOf(name)) ?? 0 })));
     dated.sort((a, b) => a.mtimeMs - b.mtimeMs);
-    for (const { name } of dated.slice(0, excess)) await this.#remove(name);
-  }
-
-  /** Returns undefined where there is no such file, or the system does not show it: then the upstream is listed again. */
-  async #mtimeMs(name: string): Promise<number | undefined> {
-    const found = await stat(join(this.#dir, name)).catch(() => undefined);
-    return found?.mtimeMs;
-  }
+    for (const { name } of dated.slice(0, excess)) await remove(name);
+  };
+  return {
+    read: async (key) => {
+      const owner = ownerLine(key);
+      try {
+        const text = await readOwnFile(join(dir, fileOf(key)), {
+          maxBytes: LIMITS.storedOfferBytes + owner.length,
+          refusedMode: REFUSED_MODE.writtenByAll,
+          remedy: 'The upstream is listed again, which replaces it.',
+        });
+        return text?.startsWith(owner) === true ? text.slice(owner.length) : undefined;
+      } catch (thrown) {
+        // The caller lists the upstream again.
+        if (thrown instanceof RefusedFileError) events.onRefused?.(thrown);
+        return undefined;
+      }
+    },
+    write: (key, text) =>
+      change(async () => {
+        const file = fileOf(key);
+        if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
+          events.onLimit?.('storedOfferBytes');
+          // Without this, older lists would be served after the next start.
+          return await remove(file);
+        }
+        await replace(file, [ownerLine(key), text]);
+        const stem = stemOf(key);
+        if (isRestricted(file.slice(stem.length))) await removeOldest(stem, file);
+      }),
+    remove: (key) => change(() => remove(fileOf(key))),
+    hasFailed: async (key) => (await mtimeMsOf(failureFileOf(key))) !== undefined,
+    setFailed: (key, hasFailed) =>
+      change(() => (hasFailed ? replace(failureFileOf(key), ['']) : remove(failureFileOf(key)))),
+    listedAtMs: (key) => mtimeMsOf(listedFileOf(key)),
+    setListed: (key) => change(() => replace(listedFileOf(key), [''])),
+  };
 }

@@ -27,17 +27,10 @@ else
 end
 return units`);
 
-export class RedisCounterTable implements CounterTable {
-  readonly leaseMs: number;
-  readonly #redis: RedisAccess;
-
-  constructor(redis: RedisAccess, leaseMs: number) {
-    this.#redis = redis;
-    this.leaseMs = leaseMs;
-  }
-
-  async lease(counter: string, process: string, wanted: number, limit: number): Promise<number> {
-    const args = [process, wanted, limit, this.leaseMs];
-    return z.int().parse(await this.#redis.connection.run(LEASE, [this.#redis.keys.counter(counter)], args));
-  }
+export function redisCounterTable({ connection, keys }: RedisAccess, leaseMs: number): CounterTable {
+  return {
+    leaseMs,
+    lease: async (counter, process, wanted, limit) =>
+      z.int().parse(await connection.run(LEASE, [keys.counter(counter)], [process, wanted, limit, leaseMs])),
+  };
 }

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { StartError } from '../../errors.ts';
 import { freshKey, type KeyRecord, keyRecordSchema, type KeyStore, withFreshKey } from '../key-store.ts';
 import type { RedisAccess } from './access.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
-import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
+import { scriptOf } from './connection.ts';
+import { KEYS_ADVICE } from './sealed-box.ts';
 
 /** Replaces the ring if it is still the one that was read. */
 const REPLACE = scriptOf(`
@@ -15,63 +15,49 @@ const RING = z.array(keyRecordSchema).min(1);
 /** Another process may add a key at the same time. */
 const TRIES = 5;
 
-/** Stores the keys in Redis, encrypted with a key of the config. A ring that is lost is replaced by a new one, which ends all handles. */
-export class RedisKeyStore implements KeyStore {
-  readonly isShared = true;
-  readonly #connection: RedisConnection;
-  readonly #entry: string;
-  readonly #box: SealedBox;
+/** The keys in Redis, encrypted with a key of the config. A ring that is lost is replaced by a new one, which ends all handles. */
+export interface RedisKeyStore extends KeyStore {
+  /** Encrypts a ring again that another key than the first one has encrypted, so that this one can be removed. @throws {StartError} as `read`. */
+  reseal(): Promise<void>;
+}
 
-  constructor({ connection, keys, box }: RedisAccess) {
-    this.#connection = connection;
-    this.#entry = keys.ring;
-    this.#box = box;
-  }
-
-  /** See {@link KeyStore.read}. @throws {StartError} if the wrapping keys of the config do not open the ring. */
-  async read(): Promise<readonly KeyRecord[]> {
-    return this.#parse(await this.#readSealed());
-  }
-
-  /** Encrypts a ring again that another key than the first one has encrypted, so that this one can be removed. @throws {StartError} as {@link read}. */
-  async reseal(): Promise<void> {
-    for (let attempt = 0; attempt < TRIES; attempt++) {
-      const sealed = await this.#readSealed();
-      if (this.#box.isOfFirst(sealed) || (await this.#replace(sealed, this.#parse(sealed)))) return;
-    }
-  }
-
-  /** Returns false if another process was faster. */
-  async #replace(sealed: string, ring: readonly KeyRecord[]): Promise<boolean> {
-    return (await this.#connection.run(REPLACE, [this.#entry], [sealed, this.#seal(ring)])) === 1;
-  }
-
-  async #readSealed(): Promise<string> {
-    const found = await this.#connection.text('GET', this.#entry);
-    if (found !== undefined) return found;
-    const fresh = this.#seal([freshKey(Date.now())]);
-    // If another process has made a ring meanwhile, its ring is the one.
-    return (await this.#connection.text('SET', this.#entry, fresh, 'NX', 'GET')) ?? fresh;
-  }
-
-  async add(nowMs: number, graceMs: number): Promise<void> {
-    for (let attempt = 0; attempt < TRIES; attempt++) {
-      const sealed = await this.#readSealed();
-      if (await this.#replace(sealed, withFreshKey(this.#parse(sealed), nowMs, graceMs))) return;
-    }
-    throw new Error('other processes add keys to the ring all the time');
-  }
-
-  #seal(ring: readonly KeyRecord[]): string {
-    return this.#box.seal(this.#entry, JSON.stringify(ring));
-  }
-
-  #parse(sealed: string): readonly KeyRecord[] {
-    const text = this.#box.open(this.#entry, sealed);
+/** `read` throws {@link StartError} if the wrapping keys of the config do not open the ring. */
+export function redisKeyStore({ connection, keys, box }: RedisAccess): RedisKeyStore {
+  const entry = keys.ring;
+  const seal = (ring: readonly KeyRecord[]) => box.seal(entry, JSON.stringify(ring));
+  const parse = (sealed: string): readonly KeyRecord[] => {
+    const text = box.open(entry, sealed);
     if (text !== undefined) return RING.parse(JSON.parse(text));
     throw new StartError(
-      `the keys in Redis (${this.#entry}) were encrypted with another wrapping key. Set gateway.redis.wrappingKeys to that of the other ` +
+      `the keys in Redis (${entry}) were encrypted with another wrapping key. Set gateway.redis.wrappingKeys to that of the other ` +
         `replicas, or gateway.redis.prefix to one of your own. ${KEYS_ADVICE}. Deleting the entry ends all sessions`,
     );
-  }
+  };
+  const readSealed = async (): Promise<string> => {
+    const found = await connection.text('GET', entry);
+    if (found !== undefined) return found;
+    const fresh = seal([freshKey(Date.now())]);
+    // If another process has made a ring meanwhile, its ring is the one.
+    return (await connection.text('SET', entry, fresh, 'NX', 'GET')) ?? fresh;
+  };
+  /** Returns false if another process was faster. */
+  const replace = async (sealed: string, ring: readonly KeyRecord[]): Promise<boolean> =>
+    (await connection.run(REPLACE, [entry], [sealed, seal(ring)])) === 1;
+  return {
+    isShared: true,
+    read: async () => parse(await readSealed()),
+    reseal: async () => {
+      for (let attempt = 0; attempt < TRIES; attempt++) {
+        const sealed = await readSealed();
+        if (box.isOfFirst(sealed) || (await replace(sealed, parse(sealed)))) return;
+      }
+    },
+    add: async (nowMs, graceMs) => {
+      for (let attempt = 0; attempt < TRIES; attempt++) {
+        const sealed = await readSealed();
+        if (await replace(sealed, withFreshKey(parse(sealed), nowMs, graceMs))) return;
+      }
+      throw new Error('other processes add keys to the ring all the time');
+    },
+  };
 }

@@ -43,123 +43,76 @@ import type { SessionRef } from '../session-store.ts';
  * The channel `offers` carries the sealed names of lists of upstreams that a process has written.
  * The channel `revoked:<member>` carries the names of entries of placements that another process has removed, such as those of ended sessions.
  */
-export class RedisKeys {
-  readonly #prefix: string;
+export type RedisKeys = ReturnType<typeof redisKeys>;
 
-  constructor(prefix: string) {
-    this.#prefix = prefix;
-  }
-
-  get ring(): string {
-    return `${this.#prefix}:{ring}`;
-  }
-
-  get apiKeys() {
-    const own = `${this.#prefix}:{keys}`;
-    return { entries: own, version: `${own}:version`, uses: `${own}:used` };
-  }
-
-  get members(): readonly [leases: string, info: string, clock: string] {
-    const own = `${this.#prefix}:{members}`;
-    return [own, `${own}:info`, `${own}:clock`];
-  }
-
-  placement({ principal, name }: PlacementKey): string {
-    return `${this.#ofPrincipal(principal)}:at:${name}`;
-  }
-
-  former({ principal, name }: PlacementKey): string {
-    return `${this.#ofPrincipal(principal)}:was:${name}`;
-  }
-
-  serial(principal: string): readonly [last: string, server: string] {
-    const own = `${this.#ofPrincipal(principal)}:serial`;
-    return [own, `${own}:of`];
-  }
-
-  /** Entries of one session, and of all sessions of its principal. */
-  session({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>) {
-    const own = this.#ofPrincipal(principal);
-    return {
-      record: `${own}:rec:${serial}`,
-      sizes: `${own}:sizes`,
-      until: `${own}:until`,
-      ended: `${own}:ended`,
-      placement: this.placement(sessionKey({ principal, serial })),
-    };
-  }
-
-  /** Entries of the events of one session. */
-  events({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>) {
-    const { sizes, ends } = this.eventsOf(hashOf([principal]));
-    return { index: `${sizes}:${serial}`, sizes, ends };
-  }
-
+/** Returns the names of the entries behind a prefix. See the table above. */
+export function redisKeys(prefix: string) {
+  const ofPrincipal = (principal: string) => `${prefix}:{p.${hashOf([principal])}}`;
+  const ofUpstream = ({ upstream, target }: UpstreamKey) => `${prefix}:{o.${hashOf([upstream, target])}}`;
+  const placement = ({ principal, name }: PlacementKey) => `${ofPrincipal(principal)}:at:${name}`;
   /** Entries of the events of a principal, by the name of it that {@link hashOf} returns. */
-  eventsOf(name: string) {
-    const sizes = `${this.#prefix}:{p.${name}}:ev`;
+  const eventsOf = (name: string) => {
+    const sizes = `${prefix}:{p.${name}}:ev`;
     return { sizes, ends: `${sizes}#until` };
-  }
-
-  /** Entries of the events of all principals. */
-  get allEvents(): readonly [bytes: string, ends: string, sum: string] {
-    const own = `${this.#prefix}:{events}`;
-    return [own, `${own}:until`, `${own}:sum`];
-  }
-
-  /** The channel of the lists that processes write. */
-  get offersChannel(): string {
-    return `${this.#prefix}:offers`;
-  }
-
-  /** Beginning of the channels of {@link revokedChannel}. */
-  get revokedChannels(): string {
-    return `${this.#prefix}:revoked:`;
-  }
-
-  /** The channel on which a member gets the placements that others have revoked. */
-  revokedChannel(member: string): string {
-    return `${this.revokedChannels}${member}`;
-  }
-
-  offer(key: StoredOfferKey): readonly [offer: string, index: string] {
-    const own = this.#ofUpstream(key);
-    return [`${own}:${hashOf([key.era, key.capabilityKey, key.audience])}`, `${own}:index`];
-  }
-
-  start(key: UpstreamKey): string {
-    return `${this.#ofUpstream(key)}:start`;
-  }
-
-  tasks(client: string): readonly [tasks: string, order: string] {
-    const own = `${this.#prefix}:{t.${hashOf([client])}}`;
-    return [own, `${own}:order`];
-  }
-
-  outcome(id: string): readonly [outcome: string, index: string, sizes: string] {
-    const own = `${this.#prefix}:{outcomes}`;
-    return [`${own}:${hashOf([id])}`, own, `${own}:sizes`];
-  }
-
-  /** Entries of a call with an idempotency key; see `keyed-call-scripts.ts`. */
-  keyedCall({ principal, name }: KeyedCall): readonly [call: string, calls: string, sizes: string, outcomes: string] {
-    const own = `${this.#prefix}:{keyed}`;
-    return [`${own}:${hashOf([principal])}:${hashOf([name])}`, own, `${own}:sizes`, `${own}:kept`];
-  }
-
-  counter(name: string): string {
-    return `${this.#prefix}:{c.${hashOf([name])}}`;
-  }
-
-  rate(name: string): string {
-    return `${this.#prefix}:{r.${hashOf([name])}}`;
-  }
-
-  #ofPrincipal(principal: string): string {
-    return `${this.#prefix}:{p.${hashOf([principal])}}`;
-  }
-
-  #ofUpstream({ upstream, target }: UpstreamKey): string {
-    return `${this.#prefix}:{o.${hashOf([upstream, target])}}`;
-  }
+  };
+  /** Beginning of the channels of `revokedChannel`. */
+  const revokedChannels = `${prefix}:revoked:`;
+  const [apiKeys, members, events] = [`${prefix}:{keys}`, `${prefix}:{members}`, `${prefix}:{events}`];
+  return {
+    ring: `${prefix}:{ring}`,
+    apiKeys: { entries: apiKeys, version: `${apiKeys}:version`, uses: `${apiKeys}:used` },
+    /** Leases, descriptions and clock. */
+    members: [members, `${members}:info`, `${members}:clock`] as const,
+    placement,
+    former: ({ principal, name }: PlacementKey) => `${ofPrincipal(principal)}:was:${name}`,
+    /** The last serial number, and the server that has counted it. */
+    serial: (principal: string) => [`${ofPrincipal(principal)}:serial`, `${ofPrincipal(principal)}:serial:of`] as const,
+    /** Entries of one session, and of all sessions of its principal. */
+    session: ({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>) => {
+      const own = ofPrincipal(principal);
+      return {
+        record: `${own}:rec:${serial}`,
+        sizes: `${own}:sizes`,
+        until: `${own}:until`,
+        ended: `${own}:ended`,
+        placement: placement(sessionKey({ principal, serial })),
+      };
+    },
+    /** Entries of the events of one session. */
+    events: ({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>) => {
+      const { sizes, ends } = eventsOf(hashOf([principal]));
+      return { index: `${sizes}:${serial}`, sizes, ends };
+    },
+    eventsOf,
+    /** Bytes, ends and sum of the events of all principals. */
+    allEvents: [events, `${events}:until`, `${events}:sum`] as const,
+    /** The channel of the lists that processes write. */
+    offersChannel: `${prefix}:offers`,
+    revokedChannels,
+    /** The channel on which a member gets the placements that others have revoked. */
+    revokedChannel: (member: string) => `${revokedChannels}${member}`,
+    /** The lists, and the index of all lists of the upstream. */
+    offer: (key: StoredOfferKey) => {
+      const own = ofUpstream(key);
+      return [`${own}:${hashOf([key.era, key.capabilityKey, key.audience])}`, `${own}:index`] as const;
+    },
+    start: (key: UpstreamKey) => `${ofUpstream(key)}:start`,
+    /** The tasks, and their order. */
+    tasks: (client: string) => {
+      const own = `${prefix}:{t.${hashOf([client])}}`;
+      return [own, `${own}:order`] as const;
+    },
+    /** The outcome, the index of all, and their sizes. */
+    outcome: (id: string) => {
+      const own = `${prefix}:{outcomes}`;
+      return [`${own}:${hashOf([id])}`, own, `${own}:sizes`] as const;
+    },
+    /** Entries of a call with an idempotency key: the call, all calls, sizes, outcomes; see `keyed-call-scripts.ts`. */
+    keyedCall: ({ principal, name }: KeyedCall) => {
+      const own = `${prefix}:{keyed}`;
+      return [`${own}:${hashOf([principal])}:${hashOf([name])}`, own, `${own}:sizes`, `${own}:kept`] as const;
+    },
+    counter: (name: string) => `${prefix}:{c.${hashOf([name])}}`,
+    rate: (name: string) => `${prefix}:{r.${hashOf([name])}}`,
+  };
 }

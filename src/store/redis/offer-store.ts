@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { z } from 'zod';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { OfferListener, OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
+import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import type { RedisAccess } from './access.ts';
 import { scriptOf } from './connection.ts';
 
@@ -53,90 +53,68 @@ const WRITTEN = z.object({
 const zip = promisify(gzip);
 const unzip = promisify(gunzip);
 
-/** Stores lists in Redis, compressed and encrypted, so that a new replica serves them at once. */
-export class RedisOfferStore implements OfferStore {
-  readonly #redis: RedisAccess;
-  readonly #onLimit: (limit: LimitName) => void;
+/** Stores lists in Redis, compressed and encrypted, so that a new replica serves them at once. @param onLimit called when a bound refuses or removes something. */
+export function redisOfferStore(
+  { connection, keys, box }: RedisAccess,
+  onLimit: (limit: LimitName) => void,
+): Required<OfferStore> {
   /** Marks the messages of this store, which it need not be told of. */
-  readonly #name = randomUUID();
-
-  /** @param onLimit called when a bound refuses or removes something. */
-  constructor(redis: RedisAccess, onLimit: (limit: LimitName) => void) {
-    this.#redis = redis;
-    this.#onLimit = onLimit;
-  }
-
-  async read(key: StoredOfferKey): Promise<string | undefined> {
-    try {
-      const [entry] = this.#redis.keys.offer(key);
-      const sealed = await this.#redis.connection.text('GET', entry);
-      const packed = sealed === undefined ? undefined : this.#redis.box.open(nameOf(entry, key), sealed);
-      if (packed === undefined) return undefined;
-      const text = await unzip(Buffer.from(packed, 'base64'), { maxOutputLength: LIMITS.storedOfferBytes });
-      return text.toString();
-    } catch {
-      // The caller lists the upstream again.
-      return undefined;
-    }
-  }
-
-  async write(key: StoredOfferKey, text: string): Promise<void> {
-    const [entry, index] = this.#redis.keys.offer(key);
-    if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
-      this.#onLimit('storedOfferBytes');
-      // Without this, other replicas would serve older lists.
-      await this.remove(key);
-      return;
-    }
-    const sealed = this.#redis.box.seal(nameOf(entry, key), (await zip(text)).toString('base64'));
-    const isRestricted = key.capabilityKey !== '' || key.audience !== '';
-    const channel = this.#redis.keys.offersChannel;
-    const told = this.#redis.box.seal(channel, JSON.stringify({ store: this.#name, key }));
-    const args = [sealed, KEPT_MS, isRestricted ? 1 : 0, LIMITS.storedOffersPerUpstream, channel, told];
-    const removed = await this.#redis.connection.run(WRITE, [entry, index], args);
-    if (removed !== 0) this.#onLimit('storedOffersPerUpstream');
-  }
-
-  async remove(key: StoredOfferKey): Promise<void> {
-    await this.#redis.connection.run(REMOVE, this.#redis.keys.offer(key), []);
-  }
-
-  async watch(listener: OfferListener): Promise<void> {
-    const channel = this.#redis.keys.offersChannel;
-    const onText = (sealed: string) => {
-      const text = this.#redis.box.open(channel, sealed);
-      // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
-      const { data } = WRITTEN.safeParse(jsonOf(text ?? ''));
-      if (data !== undefined && data.store !== this.#name) listener.onWritten(data.key);
-    };
-    await this.#redis.connection.subscribe(channel, { onText, onMissed: () => listener.onMissed() });
-  }
-
-  async hasFailed(key: UpstreamKey): Promise<boolean> {
-    return (await this.#fact(key, 'failed')) !== undefined;
-  }
-
-  async setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void> {
-    await this.#setFact(key, 'failed', hasFailed ? '1' : '');
-  }
-
-  async listedAtMs(key: UpstreamKey): Promise<number | undefined> {
-    const atMs = await this.#fact(key, 'listed');
-    return atMs === undefined ? undefined : Number(atMs);
-  }
-
-  async setListed(key: UpstreamKey): Promise<void> {
-    await this.#setFact(key, 'listed', String(Date.now()));
-  }
-
+  const store = randomUUID();
+  const channel = keys.offersChannel;
   /** Returns undefined also if Redis cannot be asked: a wrong answer costs a listing, nothing more. */
-  async #fact(key: UpstreamKey, field: string): Promise<string | undefined> {
-    return await this.#redis.connection.text('HGET', this.#redis.keys.start(key), field).catch(() => undefined);
-  }
-
-  async #setFact(key: UpstreamKey, field: string, value: string): Promise<void> {
-    await this.#redis.connection.run(SET_FACT, [this.#redis.keys.start(key)], [field, value, KEPT_MS]);
-  }
+  const fact = (key: UpstreamKey, field: string) =>
+    connection.text('HGET', keys.start(key), field).catch(() => undefined);
+  const setFact = async (key: UpstreamKey, field: string, value: string): Promise<void> => {
+    await connection.run(SET_FACT, [keys.start(key)], [field, value, KEPT_MS]);
+  };
+  const remove = async (key: StoredOfferKey): Promise<void> => {
+    await connection.run(REMOVE, keys.offer(key), []);
+  };
+  return {
+    read: async (key) => {
+      try {
+        const [entry] = keys.offer(key);
+        const sealed = await connection.text('GET', entry);
+        const packed = sealed === undefined ? undefined : box.open(nameOf(entry, key), sealed);
+        if (packed === undefined) return undefined;
+        const text = await unzip(Buffer.from(packed, 'base64'), { maxOutputLength: LIMITS.storedOfferBytes });
+        return text.toString();
+      } catch {
+        // The caller lists the upstream again.
+        return undefined;
+      }
+    },
+    write: async (key, text) => {
+      const [entry, index] = keys.offer(key);
+      if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
+        onLimit('storedOfferBytes');
+        // Without this, other replicas would serve older lists.
+        return await remove(key);
+      }
+      const sealed = box.seal(nameOf(entry, key), (await zip(text)).toString('base64'));
+      const isRestricted = key.capabilityKey !== '' || key.audience !== '';
+      const told = box.seal(channel, JSON.stringify({ store, key }));
+      const args = [sealed, KEPT_MS, isRestricted ? 1 : 0, LIMITS.storedOffersPerUpstream, channel, told];
+      if ((await connection.run(WRITE, [entry, index], args)) !== 0) onLimit('storedOffersPerUpstream');
+    },
+    remove,
+    watch: async (listener) => {
+      const onText = (sealed: string) => {
+        const text = box.open(channel, sealed);
+        // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
+        const { data } = WRITTEN.safeParse(jsonOf(text ?? ''));
+        if (data !== undefined && data.store !== store) listener.onWritten(data.key);
+      };
+      await connection.subscribe(channel, { onText, onMissed: () => listener.onMissed() });
+    },
+    hasFailed: async (key) => (await fact(key, 'failed')) !== undefined,
+    setFailed: (key, hasFailed) => setFact(key, 'failed', hasFailed ? '1' : ''),
+    listedAtMs: async (key) => {
+      const atMs = await fact(key, 'listed');
+      return atMs === undefined ? undefined : Number(atMs);
+    },
+    setListed: (key) => setFact(key, 'listed', String(Date.now())),
+  };
 }
 
 /** Returns the name that lists are sealed for. It has the whole key, so that lists of a principal are read for no other one. */

@@ -34,30 +34,23 @@ end
 return removed`);
 
 /** Stores ends in Redis, encrypted. */
-export class RedisOutcomeStore implements OutcomeStore {
-  readonly #redis: RedisAccess;
-  readonly #onLimit: OnOutcomeLimit;
-
-  constructor(redis: RedisAccess, onLimit: OnOutcomeLimit) {
-    this.#redis = redis;
-    this.#onLimit = onLimit;
-  }
-
-  async settle(id: string, outcome: string, ttlMs: number): Promise<boolean> {
-    if (Buffer.byteLength(outcome) > LIMITS.outcomeBytes) {
-      this.#onLimit('outcomeBytes');
-      return false;
-    }
-    const entries = this.#redis.keys.outcome(id);
-    const sealed = this.#redis.box.seal(entries[0], outcome);
-    const removed = await this.#redis.connection.run(SETTLE, entries, [sealed, Math.ceil(ttlMs), LIMITS.outcomesBytes]);
-    if (Number(removed) > 0) this.#onLimit('outcomesBytes');
-    return removed !== -1;
-  }
-
-  async find(id: string): Promise<string | undefined> {
-    const [entry] = this.#redis.keys.outcome(id);
-    const sealed = await this.#redis.connection.text('GET', entry);
-    return sealed === undefined ? undefined : this.#redis.box.open(entry, sealed);
-  }
+export function redisOutcomeStore({ connection, keys, box }: RedisAccess, onLimit: OnOutcomeLimit): OutcomeStore {
+  return {
+    settle: async (id, outcome, ttlMs) => {
+      if (Buffer.byteLength(outcome) > LIMITS.outcomeBytes) {
+        onLimit('outcomeBytes');
+        return false;
+      }
+      const entries = keys.outcome(id);
+      const args = [box.seal(entries[0], outcome), Math.ceil(ttlMs), LIMITS.outcomesBytes];
+      const removed = await connection.run(SETTLE, entries, args);
+      if (Number(removed) > 0) onLimit('outcomesBytes');
+      return removed !== -1;
+    },
+    find: async (id) => {
+      const [entry] = keys.outcome(id);
+      const sealed = await connection.text('GET', entry);
+      return sealed === undefined ? undefined : box.open(entry, sealed);
+    },
+  };
 }

@@ -99,89 +99,62 @@ const MEMBER = z.object({
 });
 const KEY = z.tuple([z.string(), z.string()]);
 
-export class RedisPlacementTable implements PlacementTable {
-  readonly leaseMs: number;
-  readonly #redis: RedisAccess;
+/** The table in Redis. */
+export interface RedisPlacementTable extends PlacementTable {
+  /** Returns the message to the owner of a revoked placement. It is sealed, since it names a principal. */
+  revokedText(key: PlacementKey): string;
+}
 
-  constructor(redis: RedisAccess, leaseMs: number) {
-    this.#redis = redis;
-    this.leaseMs = leaseMs;
-  }
-
-  async join({ id, process, address, version, isLeaving = false }: Member): Promise<void> {
-    const described = { process, address, version, ...(isLeaving ? { isLeaving } : {}) };
-    const sealed = this.#redis.box.seal(this.#entryOf(id), JSON.stringify(described));
-    await this.#redis.connection.run(JOIN, this.#redis.keys.members, [this.leaseMs, id, sealed]);
-  }
-
-  async renew(id: string): Promise<readonly Member[] | undefined> {
-    const reply = await this.#redis.connection.run(RENEW, this.#redis.keys.members, [this.leaseMs, id]);
-    return reply === null ? undefined : this.#membersOf(reply);
-  }
-
-  async leave(id: string): Promise<void> {
-    await this.#redis.connection.run(LEAVE, this.#redis.keys.members, [id]);
-  }
-
-  async members(): Promise<readonly Member[]> {
-    return this.#membersOf(await this.#redis.connection.run(MEMBERS, this.#redis.keys.members, [this.leaseMs]));
-  }
-
+export function redisPlacementTable({ connection, keys, box }: RedisAccess, leaseMs: number): RedisPlacementTable {
+  const { members, revokedChannels } = keys;
+  const entryOf = (id: string) => `${members[1]} ${id}`;
   /** Returns all members. Those whose entry our wrapping keys do not open keep what they have, and nothing is passed on to them. */
-  #membersOf(reply: unknown): readonly Member[] {
-    return HASH_REPLY.parse(reply).map(([id, sealed]) => {
-      const text = this.#redis.box.open(this.#entryOf(id), sealed);
+  const membersOf = (reply: unknown): readonly Member[] =>
+    HASH_REPLY.parse(reply).map(([id, sealed]) => {
+      const text = box.open(entryOf(id), sealed);
       return text === undefined ? unreadableMember(id) : { id, ...MEMBER.parse(JSON.parse(text)) };
     });
-  }
-
-  #entryOf(id: string): string {
-    const [, info] = this.#redis.keys.members;
-    return `${info} ${id}`;
-  }
-
-  async claim(key: PlacementKey, member: string, from = ''): Promise<Placement> {
-    const args = [member, from, PLACEMENT_MS];
-    return parsePlacement(await this.#redis.connection.run(CLAIM, [this.#redis.keys.placement(key)], args));
-  }
-
-  async confirm(key: PlacementKey, placement: Placement): Promise<boolean> {
-    const args = [placementText(placement), PLACEMENT_MS];
-    return (await this.#redis.connection.run(CONFIRM, [this.#redis.keys.placement(key)], args)) === 1;
-  }
-
-  async release(key: PlacementKey, placement: Placement, formerMs = 0): Promise<void> {
-    const entries = [this.#redis.keys.placement(key), this.#redis.keys.former(key)];
-    await this.#redis.connection.run(RELEASE, entries, [placementText(placement), formerMs]);
-  }
-
-  async former(key: PlacementKey): Promise<string | undefined> {
-    return await this.#redis.connection.text('GET', this.#redis.keys.former(key));
-  }
-
-  async revoke(key: PlacementKey): Promise<void> {
-    const args = [this.#redis.keys.revokedChannels, this.revokedText(key)];
-    await this.#redis.connection.run(REVOKE, [this.#redis.keys.placement(key)], args);
-  }
-
-  /** Returns the message to the owner of a revoked placement. It is sealed, since it names a principal. */
-  revokedText({ principal, name }: PlacementKey): string {
-    return this.#redis.box.seal(this.#redis.keys.revokedChannels, JSON.stringify([principal, name]));
-  }
-
-  async watch(member: string, onRevoked: (key: PlacementKey) => void, onMissed: () => void): Promise<void> {
-    const onText = (sealed: string) => {
-      const text = this.#redis.box.open(this.#redis.keys.revokedChannels, sealed);
-      // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
-      const { data } = KEY.safeParse(jsonOf(text ?? ''));
-      if (data !== undefined) onRevoked({ principal: data[0], name: data[1] });
-    };
-    await this.#redis.connection.subscribe(this.#redis.keys.revokedChannel(member), { onText, onMissed });
-  }
-
-  async unwatch(member: string): Promise<void> {
-    await this.#redis.connection.unsubscribe(this.#redis.keys.revokedChannel(member));
-  }
+  const revokedText = ({ principal, name }: PlacementKey) =>
+    box.seal(revokedChannels, JSON.stringify([principal, name]));
+  return {
+    leaseMs,
+    join: async ({ id, process, address, version, isLeaving = false }) => {
+      const described = { process, address, version, ...(isLeaving ? { isLeaving } : {}) };
+      await connection.run(JOIN, members, [leaseMs, id, box.seal(entryOf(id), JSON.stringify(described))]);
+    },
+    renew: async (id) => {
+      const reply = await connection.run(RENEW, members, [leaseMs, id]);
+      return reply === null ? undefined : membersOf(reply);
+    },
+    leave: async (id) => {
+      await connection.run(LEAVE, members, [id]);
+    },
+    members: async () => membersOf(await connection.run(MEMBERS, members, [leaseMs])),
+    claim: async (key, member, from = '') =>
+      parsePlacement(await connection.run(CLAIM, [keys.placement(key)], [member, from, PLACEMENT_MS])),
+    confirm: async (key, placement) => {
+      const args = [placementText(placement), PLACEMENT_MS];
+      return (await connection.run(CONFIRM, [keys.placement(key)], args)) === 1;
+    },
+    release: async (key, placement, formerMs = 0) => {
+      await connection.run(RELEASE, [keys.placement(key), keys.former(key)], [placementText(placement), formerMs]);
+    },
+    former: (key) => connection.text('GET', keys.former(key)),
+    revoke: async (key) => {
+      await connection.run(REVOKE, [keys.placement(key)], [revokedChannels, revokedText(key)]);
+    },
+    revokedText,
+    watch: async (member, onRevoked, onMissed) => {
+      const onText = (sealed: string) => {
+        const text = box.open(revokedChannels, sealed);
+        // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
+        const { data } = KEY.safeParse(jsonOf(text ?? ''));
+        if (data !== undefined) onRevoked({ principal: data[0], name: data[1] });
+      };
+      await connection.subscribe(keys.revokedChannel(member), { onText, onMissed });
+    },
+    unwatch: (member) => connection.unsubscribe(keys.revokedChannel(member)),
+  };
 }
 
 function parsePlacement(reply: unknown): Placement {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { LIMITS } from '../../limits.ts';
 import type { CommonTasks } from '../memory/shared-task-store.ts';
-import type { KnownTask, OnTaskLimit, TaskAddress } from '../task-store.ts';
+import type { OnTaskLimit, TaskAddress } from '../task-store.ts';
 import { HASH_REPLY, type RedisAccess } from './access.ts';
 import { scriptOf } from './connection.ts';
 import { hashOf } from '../placement-table.ts';
@@ -40,37 +40,28 @@ const TASK = z.object({
   id: z.string(),
 });
 
-export class RedisTasks implements CommonTasks {
-  readonly #redis: RedisAccess;
-  readonly #onLimit: OnTaskLimit;
-
-  /** @param onLimit called when the bound for each client removes a task. */
-  constructor(redis: RedisAccess, onLimit: OnTaskLimit) {
-    this.#redis = redis;
-    this.#onLimit = onLimit;
-  }
-
-  async list(client: string): Promise<readonly KnownTask[]> {
-    const entries = this.#redis.keys.tasks(client);
-    return HASH_REPLY.parse(await this.#redis.connection.run(LIST, entries, [])).flatMap(([field, sealed]) => {
-      const text = this.#redis.box.open(`${entries[0]} ${field}`, sealed);
-      return text === undefined ? [] : [TASK.parse(JSON.parse(text))];
-    });
-  }
-
-  async add(client: string, known: KnownTask): Promise<void> {
-    const entries = this.#redis.keys.tasks(client);
-    const field = fieldOf(known);
-    const { upstream, task, holder, run, id } = known;
-    const sealed = this.#redis.box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, run, id }));
-    const args = [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS];
-    const excess = await this.#redis.connection.run(ADD, entries, args);
-    if (Number(excess) > 0) this.#onLimit('knownTasksPerClient');
-  }
-
-  async remove(client: string, address: TaskAddress): Promise<void> {
-    await this.#redis.connection.run(REMOVE, this.#redis.keys.tasks(client), [fieldOf(address)]);
-  }
+/** @param onLimit called when the bound for each client removes a task. */
+export function redisTasks({ connection, keys, box }: RedisAccess, onLimit: OnTaskLimit): CommonTasks {
+  return {
+    list: async (client) => {
+      const entries = keys.tasks(client);
+      return HASH_REPLY.parse(await connection.run(LIST, entries, [])).flatMap(([field, sealed]) => {
+        const text = box.open(`${entries[0]} ${field}`, sealed);
+        return text === undefined ? [] : [TASK.parse(JSON.parse(text))];
+      });
+    },
+    add: async (client, known) => {
+      const entries = keys.tasks(client);
+      const field = fieldOf(known);
+      const { upstream, task, holder, run, id } = known;
+      const sealed = box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, run, id }));
+      const excess = await connection.run(ADD, entries, [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS]);
+      if (Number(excess) > 0) onLimit('knownTasksPerClient');
+    },
+    remove: async (client, address) => {
+      await connection.run(REMOVE, keys.tasks(client), [fieldOf(address)]);
+    },
+  };
 }
 
 function fieldOf({ upstream, holder, run, task }: TaskAddress): string {

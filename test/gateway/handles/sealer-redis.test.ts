@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Sealer } from '../../../src/gateway/handles/sealer.ts';
-import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
+import { redisKeyStore } from '../../../src/store/redis/key-store.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { TcpRelay } from '../../support/tcp-relay.ts';
 
@@ -13,8 +13,8 @@ const PAYLOAD = { session: 'a' };
 test('a handle of another process opens although the keys were read just now', { timeout: 120_000 }, async () => {
   const config = redisConfig((await redis).url);
   const [there, here] = [await openRedis(config), await openRedis(config)];
-  const sealer = await Sealer.open(new RedisKeyStore(there));
-  const store = new RedisKeyStore(here);
+  const sealer = await Sealer.open(redisKeyStore(there));
+  const store = redisKeyStore(here);
   const other = await Sealer.open(store);
   let reads = 0;
   const read = store.read.bind(store);
@@ -43,9 +43,9 @@ test(
       await openRedis(redisConfig((await redis).url)),
       await openRedis(redisConfig((await redis).url)),
     ];
-    const stranger = await Sealer.open(new RedisKeyStore(there));
+    const stranger = await Sealer.open(redisKeyStore(there));
     const text = await stranger.seal('session', PAYLOAD, Date.now() + HOUR);
-    const store = new RedisKeyStore(here);
+    const store = redisKeyStore(here);
     const sealer = await Sealer.open(store);
     let reads = 0;
     const read = store.read.bind(store);
@@ -66,8 +66,8 @@ test('a handle of a key that cannot be read now is not taken for an invalid one'
     wrappingKeys: config.wrappingKeys,
   });
   const [there, here] = [await openRedis(config), await openRedis(cut)];
-  const sealer = await Sealer.open(new RedisKeyStore(there));
-  const other = await Sealer.open(new RedisKeyStore(here));
+  const sealer = await Sealer.open(redisKeyStore(there));
+  const other = await Sealer.open(redisKeyStore(here));
   await sealer.rotate(HOUR);
   const nowMs = Date.now();
   const text = await sealer.seal('session', PAYLOAD, nowMs + HOUR);
@@ -93,8 +93,8 @@ test('a handle of a key that a newer wrapping key hides is not taken for invalid
   const old = redisConfig((await redis).url);
   const wrappingKeys = [...redisConfig((await redis).url).wrappingKeys, ...old.wrappingKeys];
   const [there, here] = [await openRedis({ ...old, wrappingKeys }), await openRedis(old)];
-  const other = await Sealer.open(new RedisKeyStore(here));
-  const sealer = await Sealer.open(new RedisKeyStore(there));
+  const other = await Sealer.open(redisKeyStore(here));
+  const sealer = await Sealer.open(redisKeyStore(there));
   await sealer.rotate(HOUR);
   const text = await sealer.seal('session', PAYLOAD, Date.now() + HOUR);
   await assert.rejects(other.unseal('session', text, Date.now()), { code: 'store-unavailable' });

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { CompactEncrypt, decodeProtectedHeader } from 'jose';
 import { type Purpose, Sealer } from '../../../src/gateway/handles/sealer.ts';
-import { DiskKeyStore } from '../../../src/store/disk/key-store.ts';
+import { openDiskKeys } from '../../../src/store/disk/key-store.ts';
 import { quote } from '../../support/test-name.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -18,7 +18,7 @@ const PAYLOAD = { key: 'b7a4', principal: 'jwt:x', nested: { list: [1, 'two', nu
 const PURPOSES: readonly Purpose[] = ['session', 'cursor', 'state', 'task'];
 
 async function openSealer(stateDir: string): Promise<Sealer> {
-  return await Sealer.open(await DiskKeyStore.open(stateDir));
+  return await Sealer.open(await openDiskKeys(stateDir));
 }
 
 class TestDir implements AsyncDisposable {

@@ -11,7 +11,7 @@ import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
+import { diskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { erasOver, recordFinding } from '../../../src/upstream/link/eras.ts';
 import { UPSTREAM } from '../../support/core.ts';
@@ -41,7 +41,7 @@ async function place(personal = ''): Promise<Place> {
   return {
     metrics: () => metrics.text(),
     open: async () => {
-      const store = new DiskOfferStore(stateDir);
+      const store = diskOfferStore(stateDir);
       const offers = new Offers({
         config,
         views: viewsOf(config),

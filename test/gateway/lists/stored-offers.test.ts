@@ -6,14 +6,14 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { commonKey, EMPTY_OFFER, type Offer } from '../../../src/catalog/offer.ts';
 import { StoredOffers } from '../../../src/gateway/lists/stored-offers.ts';
-import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
+import { diskOfferStore } from '../../../src/store/disk/offer-store.ts';
 
 const KEY = commonKey('legacy');
 const OFFER: Offer = { ...EMPTY_OFFER, revision: '2025-11-25' };
 
 async function open(): Promise<{ stored: StoredOffers } & AsyncDisposable> {
   const dir = await mkdtempDisposable(join(tmpdir(), 'linkspan-stored-offers-'));
-  const stored = new StoredOffers(new DiskOfferStore(dir.path), pino({ level: 'silent' }));
+  const stored = new StoredOffers(diskOfferStore(dir.path), pino({ level: 'silent' }));
   stored.setTarget('up', 'server');
   return {
     stored,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
-import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
+import { diskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
@@ -15,7 +15,7 @@ const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', au
 async function testStore() {
   const path = await mkdtemp(join(tmpdir(), 'linkspan-offers-'));
   const reached: LimitName[] = [];
-  const store = new DiskOfferStore(path, { onLimit: (limit) => reached.push(limit) });
+  const store = diskOfferStore(path, { onLimit: (limit) => reached.push(limit) });
   const files = () => readdir(join(path, 'offers'));
   return { path, store, reached, files, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
 }
@@ -31,7 +31,7 @@ test('lists survive the process, in one file that only this user can read', OPTI
   const [file = '', ...others] = await dir.files();
   assert.deepEqual(others, []);
   assert.equal((await stat(join(dir.path, 'offers', file))).mode & 0o777, 0o600);
-  assert.equal(await new DiskOfferStore(dir.path).read(KEY), 'text');
+  assert.equal(await diskOfferStore(dir.path).read(KEY), 'text');
 });
 
 test('lists for all principals name none, as in the files of earlier versions', OPTIONS, async () => {
@@ -80,7 +80,7 @@ test('in a directory that cannot be read nothing is known, and nothing fails', O
   await using dir = await testStore();
   const file = join(dir.path, 'file');
   await writeFile(file, '');
-  const store = new DiskOfferStore(join(file, 'state'));
+  const store = diskOfferStore(join(file, 'state'));
   assert.equal(await store.read(KEY), undefined);
   assert.equal(await store.hasFailed(KEY), false);
   assert.equal(await store.listedAtMs(KEY), undefined);

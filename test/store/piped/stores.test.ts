@@ -5,12 +5,13 @@ import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { STORES } from '../../../src/store/piped/methods.ts';
 import { LocalSessionStore } from '../../../src/store/sessions/local-session-store.ts';
+import type { TaskStore } from '../../../src/store/task-store.ts';
 import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
 import { pipedOfferStore } from '../../../src/store/piped/offer-store.ts';
 import { pipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
 import { pipedSessionStore } from '../../../src/store/piped/session-store.ts';
 import { remoteStore } from '../../../src/store/piped/remote-store.ts';
-import { SharedTaskStore } from '../../../src/store/memory/shared-task-store.ts';
+import { sharedTaskStore } from '../../../src/store/memory/shared-task-store.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { counterTableContract } from '../counter-table.contract.ts';
 import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';
@@ -53,8 +54,8 @@ keyedCallStoreContract('piped', async (onLimit, bounds) =>
     STORES.keyedCalls,
   ),
 );
-function openTasks(worker: PipeCalls): SharedTaskStore {
-  return new SharedTaskStore(remoteStore(worker, STORES.tasks), () => undefined);
+function openTasks(worker: PipeCalls): TaskStore {
+  return sharedTaskStore(remoteStore(worker, STORES.tasks), () => undefined);
 }
 
 /** Returns a worker with the session store of the parent. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
+import { redisKeyStore, type RedisKeyStore } from '../../../src/store/redis/key-store.ts';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { keyStoreContract } from '../key-store.contract.ts';
@@ -9,7 +9,7 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig): Promise<RedisKeyStore> {
-  return new RedisKeyStore(await openRedis(config));
+  return redisKeyStore(await openRedis(config));
 }
 
 keyStoreContract('redis', async () =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RedisKeyedCallStore } from '../../../src/store/redis/keyed-call-store.ts';
+import { redisKeyedCallStore } from '../../../src/store/redis/keyed-call-store.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { keyedCallStoreContract } from '../keyed-call-store.contract.ts';
@@ -9,12 +9,12 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 keyedCallStoreContract('redis', async (onLimit, bounds) => {
-  return new RedisKeyedCallStore(await openRedis(redisConfig((await redis).url)), onLimit, bounds);
+  return redisKeyedCallStore(await openRedis(redisConfig((await redis).url)), onLimit, bounds);
 });
 
 test('Redis cannot read an outcome, and keeps nothing of calls that are over', OPTIONS, async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const store = new RedisKeyedCallStore({ connection, keys, box }, () => undefined);
+  const store = redisKeyedCallStore({ connection, keys, box }, () => undefined);
   const call = { principal: 'ann', name: 'canary key' };
   const entries = keys.keyedCall(call);
   await store.claim(call, 'p/1', 1_000);

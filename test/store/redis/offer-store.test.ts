@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
-import { RedisOfferStore } from '../../../src/store/redis/offer-store.ts';
+import { redisOfferStore } from '../../../src/store/redis/offer-store.ts';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -12,8 +12,8 @@ const OPTIONS = { timeout: 120_000 };
 const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', audience: '' };
 const redis = sharedRedis();
 
-async function open(config: RedisConfig, limits: LimitName[] = []): Promise<RedisOfferStore> {
-  return new RedisOfferStore(await openRedis(config), (limit) => limits.push(limit));
+async function open(config: RedisConfig, limits: LimitName[] = []): Promise<ReturnType<typeof redisOfferStore>> {
+  return redisOfferStore(await openRedis(config), (limit) => limits.push(limit));
 }
 
 offerStoreContract('redis', async () =>
@@ -53,7 +53,7 @@ test('other processes hear of lists that one has written, by sealed messages', O
 
 test('a message that another version has sent in another form is ignored', OPTIONS, async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const store = new RedisOfferStore({ connection, keys, box }, () => undefined);
+  const store = redisOfferStore({ connection, keys, box }, () => undefined);
   const written: unknown[] = [];
   let onText: ((text: string) => void) | undefined;
   connection.subscribe = async (_channel, listener) => {

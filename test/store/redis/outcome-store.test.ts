@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RedisOutcomeStore } from '../../../src/store/redis/outcome-store.ts';
+import { redisOutcomeStore } from '../../../src/store/redis/outcome-store.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { outcomeStoreContract } from '../outcome-store.contract.ts';
 
@@ -8,7 +8,7 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 outcomeStoreContract('redis', async (onLimit) => {
-  return new RedisOutcomeStore(await openRedis(redisConfig((await redis).url)), onLimit);
+  return redisOutcomeStore(await openRedis(redisConfig((await redis).url)), onLimit);
 });
 
 test('other processes find an end, and Redis cannot read it', OPTIONS, async () => {
@@ -16,7 +16,7 @@ test('other processes find an end, and Redis cannot read it', OPTIONS, async () 
   const [one, two] = await Promise.all(
     [0, 1].map(async () => {
       const { connection, keys, box } = await openRedis(config);
-      return { connection, keys, store: new RedisOutcomeStore({ connection, keys, box }, () => undefined) };
+      return { connection, keys, store: redisOutcomeStore({ connection, keys, box }, () => undefined) };
     }),
   );
   assert.ok(one !== undefined && two !== undefined);
@@ -28,7 +28,7 @@ test('other processes find an end, and Redis cannot read it', OPTIONS, async () 
 
 test('the tables of ends expire with the last end', OPTIONS, async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const store = new RedisOutcomeStore({ connection, keys, box }, () => undefined);
+  const store = redisOutcomeStore({ connection, keys, box }, () => undefined);
   await store.settle('long', 'x', 3_600_000);
   await store.settle('short', 'x', 60_000);
   const [, ...tables] = keys.outcome('long');

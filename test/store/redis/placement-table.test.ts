@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';
+import { redisPlacementTable } from '../../../src/store/redis/placement-table.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { placementTableContract } from '../placement-table.contract.ts';
@@ -10,7 +10,7 @@ const redis = sharedRedis();
 placementTableContract('redis', async (leaseMs, count) => {
   const config = redisConfig((await redis).url);
   const processes = await Promise.all(Array.from({ length: count }, () => openRedis(config)));
-  return processes.map((access) => new RedisPlacementTable(access, leaseMs));
+  return processes.map((access) => redisPlacementTable(access, leaseMs));
 });
 
 const HOUR_MS = 3_600_000;
@@ -27,7 +27,7 @@ async function openWithClock(leaseMs: number) {
       .map(Number);
     await connection.command('SET', clock, `${at - byMs}:${now}`);
   };
-  return { table: new RedisPlacementTable({ connection, keys, box }, leaseMs), setClock };
+  return { table: redisPlacementTable({ connection, keys, box }, leaseMs), setClock };
 }
 
 // REL-32
@@ -53,7 +53,7 @@ test('no lease lapses because the clock was set forward', async () => {
 test('the members can be asked for while Redis is full', async () => {
   await using server = await RedisServer.start();
   const access = await openRedis(redisConfig(server.url));
-  const table = new RedisPlacementTable(access, 60_000);
+  const table = redisPlacementTable(access, 60_000);
   await table.join(member('one'));
   await access.connection.command('CONFIG', 'SET', 'maxmemory', '1kb');
   await assert.rejects(table.join(member('two')), { code: 'store-unavailable' });
@@ -64,7 +64,7 @@ test('the members can be asked for while Redis is full', async () => {
 test('a master that has become a replica lists no members', async () => {
   await using server = await RedisServer.start();
   const access = await openRedis(redisConfig(server.url));
-  const table = new RedisPlacementTable(access, 60_000);
+  const table = redisPlacementTable(access, 60_000);
   await table.join(member('one'));
   await access.connection.command('REPLICAOF', '127.0.0.1', '1');
   await assert.rejects(table.members(), { code: 'store-unavailable' });
@@ -72,7 +72,7 @@ test('a master that has become a replica lists no members', async () => {
 
 test('a revocation that another version has sent in another form is ignored', async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const table = new RedisPlacementTable({ connection, keys, box }, 60_000);
+  const table = redisPlacementTable({ connection, keys, box }, 60_000);
   const revoked: unknown[] = [];
   let onText: ((text: string) => void) | undefined;
   connection.subscribe = async (_channel, listener) => {
@@ -93,7 +93,7 @@ test('a revocation that another version has sent in another form is ignored', as
 test('no lease lapses while Redis is stopped', async () => {
   await using server = await RedisServer.start();
   const { connection, keys, box } = await openRedis(redisConfig(server.url));
-  const table = new RedisPlacementTable({ connection, keys, box }, LEASE_MS);
+  const table = redisPlacementTable({ connection, keys, box }, LEASE_MS);
   await waitUntil(async () => {
     const joinedMs = performance.now();
     await table.join(member('one'));

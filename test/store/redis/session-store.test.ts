@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { PlacementKey } from '../../../src/store/placement-table.ts';
-import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';
+import { redisPlacementTable } from '../../../src/store/redis/placement-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -18,7 +18,7 @@ const redis = sharedRedis();
 /** Opens one process. */
 async function open(config: RedisConfig) {
   const access = await openRedis(config);
-  const table = new RedisPlacementTable(access, 5_000);
+  const table = redisPlacementTable(access, 5_000);
   const limits: string[] = [];
   const revokedText = (key: PlacementKey) => table.revokedText(key);
   const onLimit = (limit: string) => limits.push(limit);

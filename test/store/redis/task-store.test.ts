@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RedisTasks } from '../../../src/store/redis/task-store.ts';
-import { SharedTaskStore } from '../../../src/store/memory/shared-task-store.ts';
-import type { OnTaskLimit } from '../../../src/store/task-store.ts';
+import { redisTasks } from '../../../src/store/redis/task-store.ts';
+import { sharedTaskStore } from '../../../src/store/memory/shared-task-store.ts';
+import type { OnTaskLimit, TaskStore } from '../../../src/store/task-store.ts';
 import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
@@ -11,8 +11,8 @@ const OPTIONS = { timeout: 120_000 };
 const TASK = { upstream: 'up', task: 't', holder: 'h', run: '', id: 'canary' };
 const redis = sharedRedis();
 
-async function open(config: RedisConfig, onLimit: OnTaskLimit = () => undefined): Promise<SharedTaskStore> {
-  return new SharedTaskStore(new RedisTasks(await openRedis(config), onLimit), onLimit);
+async function open(config: RedisConfig, onLimit: OnTaskLimit = () => undefined): Promise<TaskStore> {
+  return sharedTaskStore(redisTasks(await openRedis(config), onLimit), onLimit);
 }
 
 taskStoreContract('redis', async (onLimit) => await open(redisConfig((await redis).url), onLimit));
