@@ -8,7 +8,7 @@ import { lockState, type StateLock } from '../store/disk/state-lock.ts';
 import type { AuditSink, FoundRecords } from './audit-sink.ts';
 import { type AuditKey, isChained, NO_MAC } from './chain.ts';
 import { type FileTail, readTail } from './file-tail.ts';
-import { type Head, readHead } from './head.ts';
+import { readHead } from './head.ts';
 import { ownFilesOf, renamedFile } from './renamed-files.ts';
 
 /** Returns the path of the signed head of a file of records. */
@@ -23,8 +23,7 @@ export class FileSink implements AuditSink {
   /** Lines of a failed attempt are removed. */
   readonly isInDoubt = false;
   readonly #path: string;
-  readonly #maxBytes: number;
-  readonly #maxFiles: number;
+  readonly #limits: FileLimits;
   readonly #lock: StateLock;
   readonly #keys: readonly AuditKey[];
   #file: FileHandle;
@@ -47,8 +46,7 @@ export class FileSink implements AuditSink {
     this.#path = path;
     this.#name = path;
     this.#keys = keys;
-    this.#maxBytes = limits.maxBytes;
-    this.#maxFiles = limits.maxFiles;
+    this.#limits = limits;
     this.#lock = lock;
     this.#file = file;
     this.#size = opened.tail.wholeBytes;
@@ -70,10 +68,12 @@ export class FileSink implements AuditSink {
           `another process writes the audit file ${path}. Give each process a gateway.audit.file of its own`,
         );
       }
+      let file: FileHandle | undefined;
       try {
-        return await FileSink.#openLocked(path, limits, keys, lock);
+        file = await open(path, 'a+', 0o600);
+        return new FileSink(path, limits, keys, lock, file, await findRecords(path, file, keys));
       } catch (thrown) {
-        await lock.release();
+        await Promise.allSettled([file?.close(), lock.release()]);
         throw thrown;
       }
     } catch (thrown) {
@@ -83,21 +83,6 @@ export class FileSink implements AuditSink {
         `the audit file ${path} cannot be used: ${fault}. Set gateway.audit.file to a file that ${ownUser()} can write`,
         { cause: thrown },
       );
-    }
-  }
-
-  static async #openLocked(
-    path: string,
-    limits: FileLimits,
-    keys: readonly AuditKey[],
-    lock: StateLock,
-  ): Promise<FileSink> {
-    const file = await open(path, 'a+', 0o600);
-    try {
-      return new FileSink(path, limits, keys, lock, file, await findRecords(path, file, keys));
-    } catch (thrown) {
-      await file.close();
-      throw thrown;
     }
   }
 
@@ -130,7 +115,7 @@ export class FileSink implements AuditSink {
   }
 
   isFull(bytes: number): boolean {
-    return this.#size > 0 && this.#size + bytes > this.#maxBytes;
+    return this.#size > 0 && this.#size + bytes > this.#limits.maxBytes;
   }
 
   async isInPlace(): Promise<boolean> {
@@ -156,7 +141,7 @@ export class FileSink implements AuditSink {
     await before.close();
     // Files that somebody else has put there do not push out records.
     const renamed = await ownFilesOf(this.#path, this.#keys);
-    const removed = renamed.slice(0, Math.max(0, renamed.length - this.#maxFiles));
+    const removed = renamed.slice(0, Math.max(0, renamed.length - this.#limits.maxFiles));
     if (removed.length > 0) await beforeRemoval(renamed[removed.length]?.firstSeq ?? firstSeq);
     for (const { path } of removed) await rm(path, { force: true });
   }
@@ -216,10 +201,19 @@ async function findRecords(path: string, file: FileHandle, keys: readonly AuditK
   const headText = await readFile(headOf(path), 'utf8').catch(undefinedIfMissing);
   const head = headText === undefined ? undefined : readHead(keys, headText);
   const end = tail.wholeBytes > 0 ? tail : await tailOfRenamed(path, keys);
-  const hasRecords = end !== undefined && end.wholeBytes > 0;
+  const { last, macBefore = NO_MAC, wholeBytes = 0 } = end ?? {};
   // The first head is older than the first record, so records without one have lost it.
-  const isHeadForged = head === undefined && (headText !== undefined || hasRecords);
-  return { tail, found: foundRecords(end, tail.cutBytes, head, isHeadForged, keys) };
+  const isHeadForged = head === undefined && (headText !== undefined || wholeBytes > 0);
+  const isChainedLast = last !== undefined && keys.some((key) => isChained(key, macBefore, last));
+  const found = {
+    seq: last?.seq ?? 0,
+    mac: last?.mac ?? NO_MAC,
+    oldest: head?.oldest ?? 1,
+    cutBytes: tail.cutBytes,
+    headSeq: head?.seq ?? 0,
+    isForged: isHeadForged || (wholeBytes > 0 && !isChainedLast),
+  };
+  return { tail, found };
 }
 
 async function tailOfRenamed(path: string, keys: readonly AuditKey[]): Promise<FileTail | undefined> {
@@ -227,25 +221,4 @@ async function tailOfRenamed(path: string, keys: readonly AuditKey[]): Promise<F
   if (newest === undefined) return undefined;
   await using file = await open(newest.path, 'r');
   return await readTail(file);
-}
-
-function foundRecords(
-  end: FileTail | undefined,
-  cutBytes: number,
-  head: Head | undefined,
-  isHeadForged: boolean,
-  keys: readonly AuditKey[],
-): FoundRecords {
-  const { last, macBefore } = end ?? {};
-  const isEmpty = end === undefined || end.wholeBytes === 0;
-  const isRecordForged =
-    !isEmpty && !(last !== undefined && keys.some((key) => isChained(key, macBefore ?? NO_MAC, last)));
-  return {
-    seq: last?.seq ?? 0,
-    mac: last?.mac ?? NO_MAC,
-    oldest: head?.oldest ?? 1,
-    cutBytes,
-    headSeq: head?.seq ?? 0,
-    isForged: isHeadForged || isRecordForged,
-  };
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { AuditConfig } from '../config/values/config.ts';
 import type { EgressConfig } from '../config/values/credentials.ts';
-import type { AuditMetrics } from '../telemetry/audit-metrics.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import type { Logger } from '../telemetry/log.ts';
 import { AuditLog, type AuditLogEvents } from './audit-log.ts';
 import type { AuditSink } from './audit-sink.ts';
@@ -40,7 +40,7 @@ export async function openAudit(
   config: AuditConfig,
   stateDir: string,
   auditedProcess: AuditedProcess,
-  metrics: AuditMetrics,
+  metrics: Pick<Metrics, 'countAuditRecords' | 'onScrape'>,
   log: Logger,
 ): Promise<OpenedAudit> {
   const secrets = config.keys.length > 0 ? config.keys : [await openKeyFile(stateDir)];
@@ -66,7 +66,9 @@ export async function openAudit(
   } else if (cutBytes > 0) {
     log.warn({ audit: place, cutBytes }, 'an unfinished audit record was removed');
   }
-  metrics.readAudit(auditLog);
+  metrics.onScrape('auditSeq', () => auditLog.seq);
+  metrics.onScrape('auditQueueBytes', () => auditLog.queuedBytes);
+  metrics.onScrape('auditFailing', () => (auditLog.isFailing ? 1 : 0));
   const first = { audit: place, seq: auditLog.seq, mac: auditLog.mac };
   if (seq === 0 && headSeq === 0) log.info(first, 'audit log begins here');
   else log.info(first, 'audit log continues here');
@@ -90,7 +92,7 @@ function openSink(
   return OtlpSink.open(stateDir, keys, { receiver: otlp, egress, resource, maxBytes });
 }
 
-function eventsOf(audit: string, metrics: AuditMetrics, log: Logger): AuditLogEvents {
+function eventsOf(audit: string, metrics: Pick<Metrics, 'countAuditRecords'>, log: Logger): AuditLogEvents {
   return {
     onWritten: (count) => metrics.countAuditRecords('written', count),
     onDropped: (count) => metrics.countAuditRecords('dropped', count),

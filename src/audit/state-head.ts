@@ -37,23 +37,21 @@ export class StateHead {
       );
     }
     try {
-      return await StateHead.#read(join(stateDir, `audit-${destination}.head`), lock, keys);
+      const path = join(stateDir, `audit-${destination}.head`);
+      const text = await readOwnFile(path, {
+        maxBytes: FILE_LIMIT_BYTES,
+        refusedMode: REFUSED_MODE.writtenByAll,
+        remedy:
+          'Find out who changed it before you remove it: without it, missing records at the end cannot be noticed.',
+      });
+      const head = text === undefined ? undefined : readHead(keys, text);
+      const { seq, mac, oldest, confirmed } = head ?? { seq: 0, mac: NO_MAC, oldest: 1 };
+      const isForged = text !== undefined && head === undefined;
+      return new StateHead(path, lock, { seq, mac, oldest, confirmed, cutBytes: 0, headSeq: seq, isForged });
     } catch (thrown) {
       await lock.release();
       throw thrown;
     }
-  }
-
-  static async #read(path: string, lock: StateLock, keys: readonly AuditKey[]): Promise<StateHead> {
-    const text = await readOwnFile(path, {
-      maxBytes: FILE_LIMIT_BYTES,
-      refusedMode: REFUSED_MODE.writtenByAll,
-      remedy: 'Find out who changed it before you remove it: without it, missing records at the end cannot be noticed.',
-    });
-    const head = text === undefined ? undefined : readHead(keys, text);
-    const { seq, mac, oldest, confirmed } = head ?? { seq: 0, mac: NO_MAC, oldest: 1 };
-    const isForged = text !== undefined && head === undefined;
-    return new StateHead(path, lock, { seq, mac, oldest, confirmed, cutBytes: 0, headSeq: seq, isForged });
   }
 
   async save(text: string): Promise<void> {

@@ -5,8 +5,8 @@ export const LEAST_FOR_DELAY = 100;
 /** Below this many requests in flight nothing is refused for lack of memory, so that a process that keeps its memory is of use. */
 export const LEAST_FOR_MEMORY = 16;
 
-/** The share of the memory limit from which on something is done. */
-const MEMORY_SHARES = { dropCaches: 0.8, refuse: 0.9, closeReaders: 0.95 } as const;
+/** The shares of the memory limit from which on caches are dropped, new work is refused, and readers are closed, each with those before. */
+const LEVELS = [0.8, 0.9, 0.95];
 /** A measure that has begun ends at this much less. */
 const HYSTERESIS = 0.05;
 
@@ -19,16 +19,6 @@ const IDLE_DECLINE = 1;
 
 export type OverloadReason = 'loop-delay' | 'memory';
 
-/** The levels of memory: nothing to do, and each measure with those before it. */
-const LEVELS = ['calm', 'drop-caches', 'refuse', 'close-readers'] as const;
-type Level = (typeof LEVELS)[number];
-const BEGINS: Readonly<Record<Level, number>> = {
-  calm: 0,
-  'drop-caches': MEMORY_SHARES.dropCaches,
-  refuse: MEMORY_SHARES.refuse,
-  'close-readers': MEMORY_SHARES.closeReaders,
-};
-
 /**
  * Decides by measurements how much new work is refused. While the loop is late, a growing share of new calls and sessions is refused. So
  * the loop is kept busy, and not more than that. Near the limit of memory all of them are.
@@ -38,7 +28,8 @@ export class Overload {
   #share = 0;
   /** Fractions of refusals that add up to the next one. */
   #due = 0;
-  #level: Level = 'calm';
+  /** The number of measures of {@link LEVELS} that are taken. */
+  #level = 0;
   #lastMemory = 0;
 
   /** The median of the latest delays, in ms. */
@@ -53,16 +44,16 @@ export class Overload {
   }
 
   get mustDropCaches(): boolean {
-    return this.#level !== 'calm';
+    return this.#level > 0;
   }
 
   get mustCloseReaders(): boolean {
-    return this.#level === 'close-readers';
+    return this.#level > 2;
   }
 
   /** True if memory is so short that new work is refused. */
   get #isFull(): boolean {
-    return this.#isAt('refuse');
+    return this.#level > 1;
   }
 
   /** The reasons for which new work is refused now, if enough requests are in flight. */
@@ -92,17 +83,12 @@ export class Overload {
   onMemory(used: number): void {
     const least = Math.min(used, this.#lastMemory);
     this.#lastMemory = used;
-    const at = (level: Level): number => BEGINS[level] - (this.#isAt(level) ? HYSTERESIS : 0);
-    this.#level = LEVELS.findLast((level) => least >= at(level)) ?? 'calm';
-  }
-
-  #isAt(level: Level): boolean {
-    return LEVELS.indexOf(this.#level) >= LEVELS.indexOf(level);
+    this.#level = LEVELS.findLastIndex((share, at) => least >= share - (this.#level > at ? HYSTERESIS : 0)) + 1;
   }
 
   /** Returns the reason for which another piece of work is refused; undefined if it may begin. */
   refusalOf(work: Work, inFlight: number): OverloadReason | undefined {
-    if (this.#share === 0 && this.#level === 'calm') return undefined;
+    if (this.#share === 0 && this.#level === 0) return undefined;
     if (this.#isFull && inFlight >= LEAST_FOR_MEMORY) return 'memory';
     if (this.#share === 0 || work === 'stream' || inFlight < LEAST_FOR_DELAY) return undefined;
     this.#due += this.#share;

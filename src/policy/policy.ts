@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { getOrMake, setLatest } from '../map-entries.ts';
 import { LIMITS } from '../limits.ts';
-import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from './access-config.ts';
+import type { AccessConfig, RuleConfig } from './access-config.ts';
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
 import type { Decision, Rule } from './decide.ts';
 import type { Principal } from './principal.ts';
@@ -14,23 +14,6 @@ import { whenCompiler } from './when.ts';
 interface Role {
   readonly name: string;
   readonly rules: readonly Rule[];
-}
-
-/** A condition that cannot be compiled. */
-export interface WhenProblem {
-  readonly rule: string;
-  readonly why: string;
-}
-
-/** Returns the reasons why conditions of these roles cannot be compiled. */
-export function whenProblems(claims: readonly ClaimConfig[], roles: readonly RoleConfig[]): readonly WhenProblem[] {
-  const compile = whenCompiler(claims);
-  return roles
-    .flatMap(({ allow, deny }) => [...(allow === undefined ? [] : [allow]), ...deny])
-    .flatMap(({ name, when }) => {
-      const made = when === undefined ? undefined : compile(when);
-      return typeof made === 'string' ? [{ rule: name, why: made }] : [];
-    });
 }
 
 /** The compiled access policy: which rules apply to a principal at an endpoint. Immutable. */
@@ -130,35 +113,27 @@ export class Policy {
   /** Returns the greatest weight of the roles of a principal, at any endpoint. Computed once for each principal object. */
   weightOf(principal: Principal): number {
     return getOrMake(this.#weights, principal, () => {
-      const { values, groups } = this.#valuesOf(principal);
-      const names = this.#rolesOf(principal, undefined, values, groups);
+      const { names } = this.#rolesOf(principal);
       const given = this.#config.roles.filter(({ name }) => names.has(name)).map((role) => role.weight ?? 1);
       return Math.max(1, ...given);
     });
   }
 
-  #valuesOf(principal: Principal) {
-    const { claims, groupClaims } = this.#config;
+  /** Returns the names of the roles of a principal, with its claims and groups. @param endpoint undefined for the roles at any endpoint. */
+  #rolesOf(principal: Principal, endpoint?: string) {
+    const { claims, groupClaims, grants } = this.#config;
     const values = claimsOf(principal, claims);
-    return { values, groups: groupsOf(principal, values, groupClaims) };
-  }
-
-  /** Returns the names of the roles of a principal. @param endpoint undefined for those at any endpoint. */
-  #rolesOf(
-    principal: Principal,
-    endpoint: string | undefined,
-    claims: Readonly<Record<string, unknown>>,
-    groups: readonly string[],
-  ): ReadonlySet<string> {
-    const { grants } = this.#config;
-    return new Set(
-      grants.filter((grant) => isFor(grant, principal, endpoint, claims, groups)).flatMap(({ roles }) => roles),
+    const groups = groupsOf(principal, values, groupClaims);
+    const given = grants.filter(
+      (grant) =>
+        (endpoint === undefined || (grant.endpoints?.includes(endpoint) ?? true)) &&
+        isSelected(grant, principal, { groups, claim: (name) => values[name] }),
     );
+    return { values, groups, names: new Set(given.flatMap(({ roles }) => roles)) };
   }
 
   #rightsOf(principal: Principal, endpoint: string): Rights {
-    const { values, groups } = this.#valuesOf(principal);
-    const names = this.#rolesOf(principal, endpoint, values, groups);
+    const { values, groups, names } = this.#rolesOf(principal, endpoint);
     const granted = this.#roles.filter(({ name }) => names.has(name));
     const rules = granted.flatMap((role) => role.rules).toSorted((a, b) => b.effect.localeCompare(a.effect));
     const identity = identityOf(principal, values, groups);
@@ -169,18 +144,4 @@ export class Policy {
     setLatest(this.#shared, sharedKey, rights, LIMITS.sharedRights);
     return rights;
   }
-}
-
-/** Returns whether a grant gives its roles to a principal at an endpoint. @param endpoint undefined for any endpoint. */
-function isFor(
-  grant: GrantConfig,
-  principal: Principal,
-  endpoint: string | undefined,
-  claims: Readonly<Record<string, unknown>>,
-  groups: readonly string[],
-): boolean {
-  return (
-    (endpoint === undefined || (grant.endpoints?.includes(endpoint) ?? true)) &&
-    isSelected(grant, principal, { groups, claim: (name) => claims[name] })
-  );
 }

@@ -4,7 +4,6 @@ import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 import type { LimitName } from '../limits.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
 import { knownCounter, readGauge } from './metric-kinds.ts';
-import { createAuditMetrics } from './audit-metrics.ts';
 import { createCallMetrics } from './call-metrics.ts';
 import { Bounded } from './bounded.ts';
 import { Durations } from './durations.ts';
@@ -40,12 +39,20 @@ const RESUME_OUTCOMES = ['continued', 'recovered', 'complete', 'answer-lost', 'u
 /** `exported`: accepted by the receiver. `failed`: could not be exported. `dropped`: the queue was full. */
 const SPAN_OUTCOMES = ['exported', 'failed', 'dropped'] as const;
 
-/** Gauges that are read at each scrape: name and help. */
+/** `written`: in the file. `dropped`: the queue was full. `failed`: an attempt to write that failed; its records are written later. */
+const AUDIT_OUTCOMES = ['written', 'dropped', 'failed'] as const;
+
+/** Gauges that are read at each scrape: name, help, and the value before somebody says how (default: 0). */
 const SCRAPED = {
   ready: ['linkspan_ready', '1 while /readyz answers 200, else 0.'],
   loopDelay: ['linkspan_loop_delay_seconds', 'Median of the latest delays of the event loop.'],
   memoryUsed: ['linkspan_memory_used_ratio', 'Share of the memory limit that is used.'],
   readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of cached resources.'],
+  auditSeq: ['linkspan_audit_sequence', 'Number of the last record of the audit log.'],
+  auditQueueBytes: ['linkspan_audit_queue_bytes', 'Bytes of records that wait for being written.'],
+  auditFailing: ['linkspan_audit_failing', '1 while the audit log cannot be written, else 0.'],
+  redisDown: ['linkspan_redis_down', '1 if Redis is configured and cannot be used, else 0.'],
+  replicas: ['linkspan_replicas', 'Replicas with a lease, this one included.', 1],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
 /** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. `messages`: those from upstreams. */
@@ -58,7 +65,8 @@ const MAX_REASONS = 64;
 
 function scrapedGauges(registry: Registry): (gauge: ScrapedGauge, read: () => number) => void {
   const reads = new Map<string, () => number>();
-  for (const [name, help] of Object.values(SCRAPED)) readGauge(registry, name, help, () => reads.get(name)?.() ?? 0);
+  for (const [name, help, first = 0] of Object.values(SCRAPED))
+    readGauge(registry, name, help, () => reads.get(name)?.() ?? first);
   return (gauge, read) => reads.set(SCRAPED[gauge][0], read);
 }
 
@@ -209,7 +217,6 @@ export function createMetrics(version: string, commit = 'unknown') {
     ...createReloadMetrics(registry),
     ...createKeyMetrics(registry),
     ...createReplicaMetrics(registry),
-    ...createAuditMetrics(registry),
     ...createCallMetrics(registry),
     /** Registers the function that returns the number of lines that the log has lost; it is called at each scrape. */
     reportDroppedLines: droppedLines(registry),
@@ -256,6 +263,11 @@ export function createMetrics(version: string, commit = 'unknown') {
       name: 'linkspan_trace_spans_total',
       help: 'Ended spans of traces, by outcome.',
       values: SPAN_OUTCOMES,
+    }),
+    countAuditRecords: knownCounter(registry, {
+      name: 'linkspan_audit_records_total',
+      help: 'Records of the audit log by outcome.',
+      values: AUDIT_OUTCOMES,
     }),
     countStateWriteFailure: () => stateWriteFailures.inc(),
     /** Registers a function that returns the value of a gauge; it is called at each scrape. */

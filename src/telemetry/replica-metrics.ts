@@ -1,5 +1,5 @@
 import { Counter, type Registry } from 'prom-client';
-import { knownCounter, readGauge } from './metric-kinds.ts';
+import { knownCounter } from './metric-kinds.ts';
 
 /** `unreachable`: nothing was sent. `misdirected`: the session had moved. `refused`: not accepted. `broken`: the outcome is unknown. `abandoned`: the client has gone. */
 const FORWARD_OUTCOMES = ['answered', 'unreachable', 'misdirected', 'refused', 'broken', 'abandoned'] as const;
@@ -26,16 +26,7 @@ export function createReplicaMetrics(registry: Registry) {
     help: 'Sessions in memory that another replica has got or ended.',
     registers,
   });
-  let values = { isRedisDown: () => false, replicas: () => 1 };
-  readGauge(registry, 'linkspan_redis_down', '1 if Redis is configured and cannot be used, else 0.', () =>
-    values.isRedisDown() ? 1 : 0,
-  );
-  readGauge(registry, 'linkspan_replicas', 'Replicas with a lease, this one included.', () => values.replicas());
   return {
-    /** Sets the functions that return the state of Redis and the number of replicas; they are called at each scrape. */
-    readReplicas: (next: { readonly isRedisDown: () => boolean; readonly replicas: () => number }) => {
-      values = next;
-    },
     countForwarded: knownCounter(registry, {
       name: 'linkspan_forwarded_requests_total',
       help: 'Requests passed on to the replica that has the session.',

@@ -121,16 +121,8 @@ export function createUpstreamMetrics(registry: Registry) {
 
 type KnownEras = Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>;
 
-/** Gauges of upstreams. `remove` removes the series with this label. */
-interface UpstreamGauges<Set> {
-  readonly set: Set;
-  remove(upstream: string): void;
-}
-
-function stateGauges(
-  registry: Registry,
-  label: (id: string) => string,
-): UpstreamGauges<(upstream: string, state: string) => void> {
+/** Returns the gauges of states. `remove` removes the series with this label, as for all gauges of upstreams. */
+function stateGauges(registry: Registry, label: (id: string) => string) {
   const up = new Gauge({
     name: 'linkspan_upstream_up',
     help: '1 while the upstream serves requests, else 0.',
@@ -149,7 +141,7 @@ function stateGauges(
     if (state !== undefined) info.remove({ upstream, state });
   };
   return {
-    set: (id, state) => {
+    set: (id: string, state: string) => {
       const upstream = label(id);
       if (states.get(upstream) === state) return;
       removeInfo(upstream);
@@ -157,7 +149,7 @@ function stateGauges(
       info.set({ upstream, state }, 1);
       up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
     },
-    remove: (upstream) => {
+    remove: (upstream: string) => {
       removeInfo(upstream);
       states.delete(upstream);
       up.remove({ upstream });
@@ -165,10 +157,7 @@ function stateGauges(
   };
 }
 
-function eraGauge(
-  registry: Registry,
-  label: (id: string) => string,
-): UpstreamGauges<(upstream: string, eras: KnownEras) => void> {
+function eraGauge(registry: Registry, label: (id: string) => string) {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
     help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
@@ -176,7 +165,7 @@ function eraGauge(
     registers: [registry],
   });
   return {
-    set: (id, eras) => {
+    set: (id: string, eras: KnownEras) => {
       const upstream = label(id);
       for (const era of ERAS) {
         const { speaks } = eras[era];
@@ -184,7 +173,7 @@ function eraGauge(
         else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
       }
     },
-    remove: (upstream) => {
+    remove: (upstream: string) => {
       for (const era of ERAS) gauge.remove({ upstream, era });
     },
   };

@@ -69,8 +69,8 @@ export async function openRedisReplicas(
     rates: new RedisRateTable(access),
     apiKeys,
     storesOf: (owners) => {
-      const isRedisDown = () => connection.failure !== undefined;
-      metrics.readReplicas({ isRedisDown, replicas: () => owners.others.length + 1 });
+      metrics.onScrape('redisDown', () => (connection.failure === undefined ? 0 : 1));
+      metrics.onScrape('replicas', () => owners.others.length + 1);
       const parts = { ...access, fenceOf: (session: SessionRef) => owners.fenceOf(session), onLimit };
       const recheck = (session: SessionRef) => owners.recheck(session);
       const revokedText = (key: PlacementKey) => placements.revokedText(key);

@@ -22,12 +22,6 @@ export async function openWorkerAudit(
     onLost: (lost) => log.error({ lost }, 'audit records are lost: the parent has not taken them before the end'),
   });
   // The number of the last record and failures are those of the parent.
-  metrics.readAudit({
-    seq: 0,
-    isFailing: false,
-    get queuedBytes() {
-      return records.queuedBytes;
-    },
-  });
+  metrics.onScrape('auditQueueBytes', () => records.queuedBytes);
   return new Trail(records, { digests: audit.digests }, audit);
 }

@@ -8,7 +8,8 @@ import type {
   TestedItem,
 } from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
-import { Policy, whenProblems } from '../../policy/policy.ts';
+import { Policy } from '../../policy/policy.ts';
+import { whenCompiler } from '../../policy/when.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import { describedPrincipal, groupsOfKey } from './described-principal.ts';
@@ -131,12 +132,12 @@ class AccessReader {
   }
 
   #checkConditions(roles: readonly RoleConfig[]): void {
-    const wrong = new Map(whenProblems(this.#claims, roles).map(({ rule, why }) => [rule, why]));
+    const compile = whenCompiler(this.#claims);
     for (const { rule, path } of roles.flatMap(rulesOf)) {
       if (rule.when === undefined) continue;
       const at = [...path, 'when'];
-      const why = wrong.get(rule.name);
-      if (why === undefined) this.#judgeCondition(at, rule.when);
+      const why = compile(rule.when);
+      if (typeof why !== 'string') this.#judgeCondition(at, rule.when);
       else this.#faults.refuse(at, this.#isExpanded(at) ? WRONG_VALUE : `this condition ${why}`);
     }
   }

@@ -4,15 +4,6 @@ import type { ApiKeys } from '../../auth/api-key.ts';
 import { credentialsOf } from '../../auth/bearer.ts';
 import type { RefusalCode } from './answers.ts';
 
-/** The headers that decide whether a request may use the admin API. */
-export interface AdminHeaders {
-  readonly authorization: string | undefined;
-  /** The `Host` header, which was checked already. */
-  readonly host: string | undefined;
-  readonly origin: string | undefined;
-  readonly secFetchSite: string | undefined;
-}
-
 /** The reason to refuse a request whatever it asks for. */
 export type SenderFault = Extract<RefusalCode, 'unauthorized' | 'forbidden' | 'invalid-request'>;
 
@@ -31,18 +22,18 @@ const HOW =
  * Decides whether a request may use the admin API. A browser never sends the key by itself, so a page cannot forge a
  * request; requests of other origins are refused nevertheless.
  */
-export function admitOperator(headers: AdminHeaders, operators: ApiKeys): Access {
-  const { origin, host, secFetchSite } = headers;
-  const isForeign = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`;
-  const isCrossSite = secFetchSite !== undefined && secFetchSite !== 'same-origin' && secFetchSite !== 'none';
+export function admitOperator(headers: Pick<Headers, 'get'>, operators: ApiKeys): Access {
+  // `Host` was checked already.
+  const [host, origin, site] = [headers.get('host'), headers.get('origin'), headers.get('sec-fetch-site')];
+  const isForeign = origin !== null && origin !== `http://${host}` && origin !== `https://${host}`;
+  const isCrossSite = site !== null && site !== 'same-origin' && site !== 'none';
   if (isForeign || isCrossSite) {
     const message = 'Requests of web pages of other origins are not allowed.';
     return { kind: 'refused', error: 'forbidden', message };
   }
   // Several headers arrive joined by a comma, which no token contains.
-  const credentials = credentialsOf(
-    headers.authorization === undefined || headers.authorization === '' ? [] : [headers.authorization],
-  );
+  const authorization = headers.get('authorization') ?? '';
+  const credentials = credentialsOf(authorization === '' ? [] : [authorization]);
   if (credentials.kind === 'malformed' || credentials.kind === 'none') {
     const error = credentials.kind === 'none' ? 'unauthorized' : 'invalid-request';
     return { kind: 'refused', error, message: `${credentials.why}. ${HOW}` };

@@ -6,7 +6,7 @@ import { changedNumber, infiniteNumber } from '../../json/changed-number.ts';
 import { CLIENT_BOUNDS, JsonTextError, RawObject } from '../../json/json.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { escapeUnseen, shownText } from '../../peer-text.ts';
-import { type AdminHeaders, admitOperator, type OnRefused } from './access.ts';
+import { admitOperator, type OnRefused } from './access.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import type { RefusalCode } from './answers.ts';
 import { logStream } from './log-stream.ts';
@@ -65,7 +65,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
   app.get('/openapi.json', (c) => c.json((document ??= openApiDocument(version))));
 
   app.use(async (c, next) => {
-    const access = admitOperator(headersOf(c), operators());
+    const access = admitOperator(c.req.raw.headers, operators());
     if (access.kind === 'refused') {
       onRefused(access.error, c.env.incoming);
       const challenge =
@@ -77,7 +77,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
   });
 
   app.get('/log', (c) => {
-    const headers = headersOf(c);
+    const { headers } = c.req.raw;
     let checked = operators();
     const isAllowed = () => {
       const keys = operators();
@@ -128,15 +128,6 @@ export function createAdminApp(parts: AdminParts): AdminApp {
     return refuse(c, 'internal-error', 'The gateway failed to answer; its log has the reason.');
   });
   return app;
-}
-
-function headersOf({ req }: Context): AdminHeaders {
-  return {
-    authorization: req.header('authorization'),
-    host: req.header('host'),
-    origin: req.header('origin'),
-    secFetchSite: req.header('sec-fetch-site'),
-  };
 }
 
 /** Returns the path of a route as Hono writes it. */
