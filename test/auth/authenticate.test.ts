@@ -536,6 +536,38 @@ test('what was opened without credentials is over once they are asked for', () =
   assert.deepEqual([open?.isOver(LOCAL), closed?.isOver(LOCAL)], [false, true]);
 });
 
+// SEC-08
+test('a gateway that asks for credentials since a reload has no local principal', OPTIONS, async () => {
+  const open = createAuthenticator({ jwt: [], apiKeys: [] }, { log: SILENT });
+  const closed = createAuthenticator({ jwt: [], apiKeys: [apiKey('ci', 'the-key')] }, { log: SILENT }, open);
+  const ofKey = principal(await ask(closed, 'the-key'));
+  assert.equal(open.isOver(ofKey), true, 'a gateway without credentials knows no key');
+  open.replaceBy(closed, () => closed);
+  assert.equal(open.known({ authorization: [] }, ENDPOINT), undefined);
+  refusal(await open.authenticate({ authorization: [] }, ENDPOINT), 401);
+  assert.equal(principal(await ask(open, 'the-key')), ofKey);
+});
+
+test('where tokens are exchanged, other rights in a token make another principal', OPTIONS, async () => {
+  await using issuer = await start();
+  const deps = { log: SILENT, exchangesTokens: () => true };
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, deps);
+  const principalOf = async (claims: Record<string, unknown>) =>
+    principal(await ask(authenticator, await issuer.token(claims)));
+  const same = [{ scope: 'a b' }, { scope: 'b a b', jti: 'another' }];
+  const others = [
+    { scope: 'a' },
+    { scope: 'a b', authorization_details: [{ type: 'payment' }] },
+    { scope: 'a b', act: { sub: 'agent' } },
+  ];
+  const principals = await Promise.all([...same, ...others].map(principalOf));
+  const [first, second] = principals;
+  assert.equal(second?.key, first?.key);
+  assert.equal(new Set(principals.map(({ key }) => key)).size, 4);
+  assert.equal(new Set(principals.map(({ person }) => person)).size, 1, 'one person');
+  assert.notEqual(first?.person, undefined);
+});
+
 test('without credentials configured everyone is the local principal', OPTIONS, async () => {
   const authenticator = createAuthenticator({ jwt: [], apiKeys: [] }, { log: SILENT });
   for (const authorization of [[], ['Bearer x'], ['nonsense', '']]) {
@@ -567,4 +599,20 @@ test('the log has the origin alone of the URLs of an issuer that fails', OPTIONS
   assert.match(lines, /"jwksUrl":"http:\/\/127\.0\.0\.1:1\/…"/);
   assert.match(lines, /"endpoint":"http:\/\/127\.0\.0\.1:1\/…"/);
   assert.doesNotMatch(lines, /s3cret/);
+});
+
+test('a key id that is too long is neither looked up nor remembered', OPTIONS, async () => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const { why } = refusal(await ask(authenticator, await issuer.token({}, { kid: 'k'.repeat(257) })), 401);
+  assert.deepEqual([why, issuer.fetches], ['malformed key id', 0]);
+});
+
+test('an expired token without a key id is expired, whatever other keys there are', OPTIONS, async () => {
+  await using issuer = await start();
+  const other = await signingKey('RS256', 'other');
+  issuer.keys = [KEY.jwk, other.jwk];
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const { why } = refusal(await ask(authenticator, await issuer.token({ exp: 1 }, { kid: undefined })), 401);
+  assert.deepEqual([why, issuer.fetches], ['expired', 1]);
 });

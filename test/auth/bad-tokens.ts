@@ -206,6 +206,7 @@ export const BAD_TOKENS: readonly BadToken[] = [
   ...SUBJECTS.map((sub) => claims(`sub ${JSON.stringify(sub)}`, () => ({ sub }))),
   claims('cnf: a key that its holder must prove', () => ({ cnf: { jkt: 'x' } })),
   claims('no sub', () => ({ sub: undefined })),
+  claims('no sub, though a client', () => ({ sub: undefined, client_id: 'desk' })),
   ...CLIENTS.map((id) => claims(`client_id ${JSON.stringify(id)}`, () => ({ client_id: id }))),
   ...times(),
 

@@ -122,6 +122,28 @@ test('a token that expires soon is asked about again from its expiry on', OPTION
   }
 });
 
+// R17
+test('a stream of an introspected token ends at its expiry and the leeway', OPTIONS, async () => {
+  await using issuer = await startIssuer({ short: { ...GOOD, exp: 1_800_000_060 } });
+  const { authenticator, ask, time } = authenticatorOf(issuer.config);
+  const verdict = await ask('short');
+  assert.ok(verdict.kind === 'principal', JSON.stringify(verdict));
+  time.ms += 89_999;
+  assert.equal(authenticator.isOver(verdict.principal), false);
+  time.ms += 1;
+  assert.equal(authenticator.isOver(verdict.principal), true);
+});
+
+// R17
+test('an active token may begin within the leeway for clocks', OPTIONS, async () => {
+  await using issuer = await startIssuer({
+    soon: { ...GOOD, nbf: 1_800_000_030 },
+    later: { ...GOOD, nbf: 1_800_000_031 },
+  });
+  const { ask } = authenticatorOf(issuer.config);
+  assert.deepEqual([(await ask('soon')).kind, (await ask('later')).kind], ['principal', 'refused']);
+});
+
 test('a client that acts for itself is not the user of the same name', OPTIONS, async () => {
   const own = { aud: ENDPOINT, client_id: 'desk' };
   await using issuer = await startIssuer({ own, user: { ...own, sub: 'desk' } });
@@ -214,6 +236,25 @@ for (const [what, status, type, error = {}] of OUTAGES) {
     assert.equal((await ask('good')).kind, 'principal');
   });
 }
+
+test('an issuer that fails anew after an answer is asked again after a second', OPTIONS, async () => {
+  await using issuer = await startIssuer({ good: GOOD });
+  const { ask, time } = authenticatorOf(issuer.config);
+  for (const passesMs of [0, 1_000, 2_000]) {
+    time.ms += passesMs;
+    issuer.state.status = 500;
+    assert.equal((await ask(`failing-${passesMs}`)).kind, 'refused');
+  }
+  time.ms += 4_000;
+  issuer.state.status = 200;
+  assert.equal((await ask('good')).kind, 'principal');
+  issuer.state.status = 500;
+  assert.equal((await ask('failing-anew')).kind, 'refused');
+  issuer.state.status = 200;
+  time.ms += 1_000;
+  const verdict = await ask('unknown');
+  assert.equal(verdict.kind === 'refused' && verdict.status, 401, 'it was asked');
+});
 
 const ABOUT_ONE_TOKEN: readonly (readonly [status: number, type: string, error: Members])[] = [
   [400, 'text/html', {}],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { Jwks } from '../../src/auth/jwks.ts';
 import { Egress } from '../../src/egress/egress.ts';
@@ -81,6 +81,36 @@ test('a withdrawn key is refused within ten minutes', OPTIONS, async () => {
   at.issuer.keys = [second.jwk];
   at.clock.nowMs += 10 * MINUTE;
   assert.equal(await at.kind('first'), 'unknown');
+});
+
+// R18
+test('a key that a later set does not have is unknown, and causes no fetch', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.issuer.keys = [second.jwk];
+  at.clock.nowMs += 10 * MINUTE;
+  assert.equal(await at.kind('second'), 'keys');
+  at.clock.nowMs += SECOND;
+  assert.equal(await at.kind('first'), 'unknown');
+  assert.equal(at.issuer.fetches, 2);
+});
+
+// R18
+test('a key that the issuer has added during a fetch is accepted', OPTIONS, async () => {
+  await using at = await open();
+  const before = [first.jwk];
+  const held = Promise.withResolvers<ServerResponse>();
+  at.issuer.answer = (_request, response) => held.resolve(response);
+  const ofFirst = at.kind('first');
+  const response = await held.promise;
+  at.clock.nowMs += SECOND;
+  const ofSecond = at.kind('second');
+  at.issuer.answer = undefined;
+  at.issuer.keys = [first.jwk, second.jwk];
+  at.clock.nowMs += SECOND;
+  response.end(JSON.stringify({ keys: before }));
+  assert.deepEqual(await Promise.all([ofFirst, ofSecond]), ['keys', 'keys']);
+  assert.equal(at.issuer.fetches, 2);
 });
 
 // R18 REL-31
@@ -176,6 +206,8 @@ test('while the issuer hangs, known keys cause no wait', OPTIONS, async () => {
 test('a key for another algorithm is unknown, and causes no fetch', OPTIONS, async () => {
   await using at = await open();
   at.issuer.keys = [first.jwk, rsa.jwk];
+  assert.equal(await at.kind('first'), 'keys');
+  at.clock.nowMs += MINUTE;
   assert.equal(await at.kind('rsa', 'ES256'), 'unknown');
   assert.equal(await at.kind('first', 'RS256'), 'unknown');
   assert.equal(await at.kind('rsa', 'PS256'), 'keys');
@@ -200,6 +232,7 @@ test('an unreadable key does not affect the other keys', OPTIONS, async () => {
 const UNUSABLE = [
   { name: 'an error', status: 500, text: '{"keys":[]}' },
   { name: 'not found', status: 404, text: '' },
+  { name: 'a set of no page', status: 404, text: '{"keys":[]}' },
   { name: 'text that is not JSON', status: 200, text: '<html>' },
   { name: 'no set', status: 200, text: '[]' },
   { name: 'null', status: 200, text: 'null' },

@@ -175,4 +175,38 @@ test('a token is over when its issuer has other rules than those that accepted i
   assert.equal(made('mcp').isOver(principal), true);
   const ofReplica = { ...principal };
   assert.equal(made('mcp').isOver(ofReplica), false, 'another replica has accepted it');
+  const without = createAuthenticator(FILE, { log: SILENT });
+  assert.equal(without.isOver(ofReplica), true, 'its issuer is not configured here');
+});
+
+// SEC-05
+test('a remembered token is refused once its expiry and the leeway are over', OPTIONS, async () => {
+  await using issuer = await TestIssuer.start(KEY);
+  const nowS = Math.floor(Date.now() / 1_000);
+  let nowMs = nowS * 1_000;
+  const { issuer: name, jwksUrl } = issuer;
+  const jwt = [{ issuer: name, jwksUrl, audiences: [], algorithms: ['RS256'], requiredScopes: [], leewayMs: 5_000 }];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT, now: () => nowMs });
+  const headers = { authorization: [`Bearer ${await issuer.token({ exp: nowS + 10 })}`] };
+  assert.equal((await authenticator.authenticate(headers, ENDPOINT)).kind, 'principal');
+  nowMs += 14_999;
+  assert.equal((await authenticator.authenticate(headers, ENDPOINT)).kind, 'principal');
+  nowMs += 1;
+  assert.equal(authenticator.known(headers, ENDPOINT), undefined);
+  assert.equal((await authenticator.authenticate(headers, ENDPOINT)).kind, 'refused');
+});
+
+// SEC-08
+test('a token is judged by the rules that its issuer has since a reload', OPTIONS, async () => {
+  await using issuer = await TestIssuer.start(KEY);
+  const { issuer: name, jwksUrl } = issuer;
+  const entry = { issuer: name, jwksUrl, audiences: [], algorithms: ['RS256'] };
+  const before = createAuthenticator({ jwt: [{ ...entry, requiredScopes: [] }], apiKeys: [] }, { log: SILENT });
+  const headers = { authorization: [`Bearer ${await issuer.token()}`] };
+  assert.equal((await before.authenticate(headers, ENDPOINT)).kind, 'principal');
+  const stricter = { jwt: [{ ...entry, requiredScopes: ['mcp'] }], apiKeys: [] };
+  const after = createAuthenticator(stricter, { log: SILENT }, before);
+  before.replaceBy(after, () => after);
+  const verdict = await before.authenticate(headers, ENDPOINT);
+  assert.ok(verdict.kind === 'refused' && verdict.status === 403, JSON.stringify(verdict));
 });

@@ -13,6 +13,15 @@ const issuer = (name: string) => ({
   algorithms: ['RS256'],
   requiredScopes: [],
 });
+const ASKED = {
+  issuer: 'https://i.example',
+  endpoint: 'https://i.example/introspect',
+  clientId: 'gateway',
+  clientSecret: 's3cret',
+  audiences: [],
+  requiredScopes: [],
+  tokenPrefix: '',
+};
 const PRINCIPALS: readonly Principal[] = [
   LOCAL,
   { key: 'key:a', label: 'a', scopes: [], keyName: 'a' },
@@ -40,6 +49,12 @@ const cases: readonly {
     name: 'an issuer has another rule',
     before: { jwt: [issuer('i'), issuer('j')], apiKeys: [KEY] },
     after: { jwt: [{ ...issuer('i'), requiredScopes: ['mcp'] }, issuer('j')], apiKeys: [KEY] },
+    revoked: ['jwt:x'],
+  },
+  {
+    name: 'an issuer that is asked about tokens has another rule',
+    before: { ...OPEN, introspection: [ASKED] },
+    after: { ...OPEN, introspection: [{ ...ASKED, requiredScopes: ['mcp'] }] },
     revoked: ['jwt:x'],
   },
   {

@@ -38,3 +38,13 @@ test('limit verifiedTokens: the oldest one is removed, and verified again', () =
   assert.equal(verified.find(`key ${LIMITS.verifiedTokens}`, T0), LOCAL);
   assert.deepEqual(reached, ['verifiedTokens']);
 });
+
+test('limit verifiedTokens: a next config takes over no more tokens', () => {
+  const [before, after] = [new VerifiedTokens(), new VerifiedTokens()];
+  for (let i = 0; i < LIMITS.verifiedTokens; i++) before.add(`before ${i}`, LOCAL, T0, Infinity);
+  after.add('after', LOCAL, T0, Infinity);
+  after.addFrom(before, () => true);
+  const last = LIMITS.verifiedTokens - 1;
+  const found = [`before ${last - 1}`, `before ${last}`, 'after'].map((key) => after.find(key, T0));
+  assert.deepEqual(found, [LOCAL, undefined, LOCAL]);
+});
