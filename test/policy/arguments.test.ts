@@ -14,6 +14,7 @@ const ODD = [
   '{"PATH":"/etc"}',
   '{"\u017Fkip":1}',
   '{"s\u212Aip":1}',
+  '{"sk\u0131p":1}',
   '{"in":{"path":"/pub","PATH":"/etc"}}',
   '{"in":[{"a":1,"A":2}]}',
   '[1]',
@@ -54,6 +55,9 @@ test('params whose members a lenient upstream may read instead are odd', () => {
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Name":"b"}')), true);
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Arguments":{}}')), true);
   assert.equal(hasOddSpelling(RawObject.parse('{"ref":{"type":"ref/prompt","name":"a","NAME":"b"}}')), true);
+  const odd = ['{"ref":{"type":"ref/prompt","Type":"ref/resource"}}', '{"uri":"a:b","URI":"a:c"}', '{"Context":{}}'];
+  for (const text of [...odd, '{"Argument":{}}', '{"Ref":{}}'])
+    assert.equal(hasOddSpelling(RawObject.parse(text)), true);
 });
 
 /** A name whose marks are sorted when it is normalized: for hours, if the marks are sorted one by one. */
