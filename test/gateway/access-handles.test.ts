@@ -190,6 +190,25 @@ test('the answer to an earlier call is not given if a reload denies it meanwhile
   assert.equal(memory.requests('tools/call').length, 1);
 });
 
+test('a call that was denied after its wait is made with its key once it is allowed', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [{ name: 'get', inputSchema: { type: 'object' } }] } });
+  await using gateway = await testCore({ up: { memory, concurrency: 1 } }, { access: ALL });
+  const client = await gateway.connect({ principal: ADA });
+  await client.result('tools/list');
+  const limiter = gateway.core.upstreams.get('up')?.limiter;
+  assert.equal(limiter?.acquire('another'), undefined);
+  const keyed = toolCall('up__get', {}, { [META.idempotencyKey]: 'k' });
+  const waiting = client.request('tools/call', keyed);
+  await waitUntil(() => limiter?.waitingCount === 1);
+  await change(gateway, only('another'));
+  limiter?.release('another');
+  const { answer } = await waiting;
+  assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__get');
+  await change(gateway, ALL);
+  assert.equal((await client.request('tools/call', keyed)).answer.kind, 'result');
+  assert.equal(memory.requests('tools/call').length, 1);
+});
+
 // P-011
 test('a subscription that a reload denies before its upstream answers is refused', TIMEOUT, async () => {
   const held = Promise.withResolvers<void>();

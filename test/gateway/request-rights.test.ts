@@ -9,6 +9,7 @@ import { type TestClient, type TestCore, testCore, toolCall } from '../support/c
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { oneStreamClient } from '../support/one-stream-client.ts';
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
+import { lockOf } from '../support/pins.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -31,13 +32,15 @@ const [WIDE, NARROW] = [tokenOf('ada', { groups: ['eng'] }), tokenOf('ada', { gr
 const URI = 'up+test://a';
 const SUBSCRIBED = 'notifications/subscriptions/acknowledged';
 
+const LISTS = {
+  tools: ['get', 'write', 'hold'].map((name) => ({ name, ...TOOL })),
+  resources: [{ uri: 'test://a', name: 'a' }],
+};
+
 function upstream() {
   return memoryUpstream({
     capabilities: { tools: { listChanged: true }, resources: { subscribe: true }, logging: {} },
-    lists: {
-      tools: ['get', 'write', 'hold'].map((name) => ({ name, ...TOOL })),
-      resources: [{ uri: 'test://a', name: 'a' }],
-    },
+    lists: LISTS,
     request: (peer, request) => peer.send(result(request, request.method === 'tools/call' ? { content: [] } : {})),
   });
 }
@@ -107,6 +110,18 @@ test('two tokens in one session at once each have their own lists and calls', TI
       (await client.request('resources/subscribe', { uri: URI }, { principal })).answer.kind;
     assert.deepEqual([await subscribe(NARROW), await subscribe(WIDE)], ['error', 'result']);
     await client.request('resources/unsubscribe', { uri: URI }, { principal: WIDE });
+  }
+});
+
+// SEC-08 SEC-33
+test('a token calls by its own rights at a pinned upstream, whichever came last', TIMEOUT, async () => {
+  await using at = await place({ lock: lockOf({ up: LISTS }, 'quarantine') });
+  const client = await at.gateway.connect({ principal: WIDE });
+  for (const latest of [NARROW, WIDE]) {
+    await at.gateway.core.gateway.findSession(client.session.id, latest, '');
+    const call = async (principal: typeof WIDE) =>
+      (await client.request('tools/call', toolCall('up__write'), { principal })).answer.kind;
+    assert.deepEqual([await call(WIDE), await call(NARROW)], ['result', 'error']);
   }
 });
 

@@ -32,6 +32,8 @@ for (const uri of SAME) {
 // SEC-09
 test('a URI that cannot be decoded or is too long has no form', () => {
   assert.equal(canonicalUri('drive://board/%zz'), undefined);
+  assert.equal(canonicalUri('drive://board/%25252578'), 'drive:/board/x');
+  assert.equal(canonicalUri('drive://board/%2525252578'), undefined, 'encoded five times');
   assert.equal(canonicalUri(`drive://board/${'x'.repeat(9_000)}`), undefined);
 });
 
@@ -45,6 +47,7 @@ const UNCLEAR = [
   'file:///secret/ ../x',
   'http://h%6fst/../x',
   'drive://board/../x',
+  'drive://x/../x/y',
   'https://h/a%2Fb/../secret/x',
   'https://h/secret/%252e%252e/x',
   'https://h/secret/x/..?q',

@@ -115,18 +115,19 @@ test('a call at a process of its own is judged by the lists of that process', TI
  */
 async function readingBesideACall(elsewhere: ScriptedLists) {
   const resources = [{ uri: 'file:///x', name: 'x' }];
-  const pinned = { tools: [{ name: 'hold', inputSchema: { type: 'object' } }], resources };
-  const capabilities = { tools: {}, prompts: {}, resources: {} };
+  const resourceTemplates = [{ uriTemplate: 'note:///{n}', name: 'notes' }];
+  const pinned = { tools: [{ name: 'hold', inputSchema: { type: 'object' } }], resources, resourceTemplates };
+  const capabilities = { tools: {}, prompts: {}, resources: {}, completions: {} };
   let first: Peer | undefined;
   const memory = memoryUpstream({
     capabilities,
     listsOf: (peer) => (first === undefined || peer === first ? pinned : { ...pinned, ...elsewhere }),
     request: (peer, request) => {
       if (first === undefined) first = peer;
-      else peer.send(result(request, { contents: [] }));
+      else peer.send(result(request, { contents: [], completion: { values: [] } }));
     },
   });
-  const other = memoryUpstream({ capabilities, lists: { resources } });
+  const other = memoryUpstream({ capabilities, lists: { resources, resourceTemplates } });
   const core = await testCore(
     { up: { memory, isolation: 'session', rawUris: true }, other: { memory: other, rawUris: true } },
     { lock: lockOf({ up: pinned }, 'quarantine'), access: accessOf({ all: ALL }, [{ anyone: true, roles: ['all'] }]) },
@@ -137,6 +138,10 @@ async function readingBesideACall(elsewhere: ScriptedLists) {
   return {
     memory,
     read: async () => (await client.request('resources/read', { uri: 'file:///x' }).reply).error,
+    complete: async () => {
+      const ref = { type: 'ref/resource', uri: 'note:///{n}' };
+      return (await client.request('completion/complete', { ref, argument: { name: 'n', value: '' } }).reply).error;
+    },
     [Symbol.asyncDispose]: () => core[Symbol.asyncDispose](),
   };
 }
@@ -145,6 +150,7 @@ test('a read at a process of its own reaches the one of two upstreams that is al
   await using beside = await readingBesideACall({ prompts: [{ name: 'more' }] });
   for (let reads = 0; reads < 3; reads++) {
     assert.equal(await beside.read(), undefined);
+    assert.equal(await beside.complete(), undefined);
     // The lists of the new process are read meanwhile.
     await waitUntil(() => beside.memory.requests('prompts/list').length > 1);
   }
@@ -157,4 +163,14 @@ test('a read of what a process withholds is refused, though another upstream lis
   const reads = beside.memory.requests('resources/read').length;
   assert.match(JSON.stringify(await beside.read()), /"unknown-resource"/);
   assert.equal(beside.memory.requests('resources/read').length, reads);
+});
+
+// SEC-33
+test('a completion of a template that a process withholds is refused', TIMEOUT, async () => {
+  const resourceTemplates = [{ uriTemplate: 'note:///{n}', name: 'notes', description: 'Own.' }];
+  await using beside = await readingBesideACall({ resourceTemplates });
+  await waitUntil(async () => (await beside.complete()) !== undefined);
+  const completions = beside.memory.requests('completion/complete').length;
+  assert.match(JSON.stringify(await beside.complete()), /no such resource template/);
+  assert.equal(beside.memory.requests('completion/complete').length, completions);
 });

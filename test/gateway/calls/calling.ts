@@ -30,6 +30,7 @@ import { UpgradedTasks } from '../../../src/gateway/tasks/upgraded-tasks.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { LimitName } from '../../../src/limits.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
+import type { KeyedCallStore } from '../../../src/store/keyed-call-store.ts';
 import { LeasedRates } from '../../../src/store/leased-rates.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
 import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
@@ -49,6 +50,7 @@ interface Own extends Partial<Pick<CallsParts, 'audit'> & Pick<CallJudgeParts, '
   readonly upstream?: Partial<UpstreamConfig>;
   readonly config?: Overrides;
   readonly onVerdict?: VerdictObserver;
+  readonly keyedStore?: KeyedCallStore;
 }
 
 /** Calls at one upstream of these scripted answers, with everything that they are made of. */
@@ -95,7 +97,7 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
   const rates = new LeasedRates({ table: new MemoryRateTable(onLimit), processes: () => 1, onLimit });
   const repeats = new RepeatedCalls(onLimit);
   const keyed = new KeyedCalls({
-    store: new MemoryKeyedCallStore(onLimit),
+    store: own.keyedStore ?? new MemoryKeyedCallStore(onLimit),
     owners: new LocalOwners(),
     upstreams,
     settings,

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
+import { GatewayError } from '../../../src/errors.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { META } from '../../../src/protocol/meta.ts';
+import type { ClaimAnswer } from '../../../src/store/keyed-call-store.ts';
+import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
 import { legacyUpstream, modernUpstream, refuseWith } from '../../support/http-upstream.ts';
 import { accepted, asker } from '../../support/asker.ts';
 import { openTestAudit } from '../../support/audit.ts';
@@ -13,6 +16,7 @@ import { answerOf, modernPost } from '../../support/modern-wire.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { openGateway } from '../../support/open-gateway.ts';
 import { coreTaskUpstream } from '../../support/task-upstreams.ts';
+import { calling, DONE, endOf, holding } from './calling.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { type Request, responseText } from '../../../src/protocol/jsonrpc.ts';
 
@@ -181,6 +185,18 @@ test('a call that waits for its client is made once, and its end is kept', TIMEO
   assert.equal(calls.size, 1);
 });
 
+test('a call whose client cannot be asked has that failure at each attempt', TIMEOUT, async () => {
+  const { memory, calls } = asker();
+  await using gateway = await testCore({ up: { memory } });
+  const options = { meta: { [META.idempotencyKey]: 'k' } };
+  const ask = async () =>
+    (await modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), options).reply).error;
+  const first = await ask();
+  assert.equal(first?.code, -32_021);
+  assert.deepEqual(await ask(), first);
+  assert.equal(calls.size, 1);
+});
+
 test('a call that its modern upstream answers with questions goes on with the same key', TIMEOUT, async () => {
   let completed = 0;
   const inputRequests = {
@@ -225,6 +241,20 @@ test('a call that needs a capability or a page first is made again with its key'
     }
     assert.equal(server.requests('tools/call').length, 2, error.message);
   }
+});
+
+test('a code that a server before 2026-07-28 uses as it likes is the answer of its call', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'ask', ...TOOL }] },
+    request: (peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":-32021,"message":"full"}}`),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  for (let n = 0; n < 2; n++) {
+    const { answer } = await client.request('tools/call', keyed('up__ask', 'k'));
+    assert.equal(answer.kind === 'error' && answer.error.message, 'full');
+  }
+  assert.equal(memory.requests('tools/call').length, 1);
 });
 
 test('the answer of a client of another revision is not given, nor its call repeated', TIMEOUT, async () => {
@@ -321,6 +351,45 @@ test('an error of the upstream is given again with the text of its data', TIMEOU
   }
   assert.equal(memory.requests('tools/call').length, 1);
 });
+
+/** A store in memory whose next reply gets lost, or that is out of reach until its next use. */
+class LosingStore extends MemoryKeyedCallStore {
+  losesReply = false;
+  isAway = false;
+
+  override async claim(...claimed: Parameters<MemoryKeyedCallStore['claim']>): Promise<ClaimAnswer> {
+    const answer = await super.claim(...claimed);
+    if (!this.losesReply) return answer;
+    this.losesReply = false;
+    throw new GatewayError('store-unavailable');
+  }
+
+  override async end(...ended: Parameters<MemoryKeyedCallStore['end']>): Promise<void> {
+    if (!this.isAway) return await super.end(...ended);
+    this.isAway = false;
+    throw new GatewayError('store-unavailable');
+  }
+}
+
+for (const lost of ['the reply to its claim', 'the store of its end'] as const) {
+  test(`a call that loses ${lost} has its answer at the next attempt`, TIMEOUT, async () => {
+    const keyedStore = new LosingStore(() => undefined);
+    const { memory, next } = holding();
+    const { at, begin } = await calling(memory, { keyedStore });
+    await using _ = at;
+    const { session } = at.session();
+    const send = () => endOf(begin(session, keyed('up__echo', 'k')).answer());
+    keyedStore.losesReply = lost === 'the reply to its claim';
+    keyedStore.isAway = !keyedStore.losesReply;
+    if (keyedStore.losesReply) assert.equal(await send(), 'store-unavailable no');
+    const answer = send();
+    const { peer, request } = await next();
+    peer.send(result(request, DONE));
+    assert.equal(await answer, 'result');
+    assert.equal(await send(), 'result');
+    assert.equal(memory.requests('tools/call').length, 1);
+  });
+}
 
 test('the time for which answers are kept is that of the config, at once', TIMEOUT, async () => {
   const { memory } = upstream();
