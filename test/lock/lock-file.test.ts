@@ -102,6 +102,7 @@ test('eras with equal definitions share them, and others have their own', () => 
     lists.map(({ eras }) => eras),
     [['legacy'], ['modern']],
   );
+  assert.equal(mergeEras([wider, legacy]).length, 2, 'whichever comes first');
   assert.equal(listsFor(lists, 'modern'), wider);
   assert.equal(listsFor([legacy], 'modern'), legacy, 'an era without lists is compared with the other one');
   assert.equal(listsFor(undefined, 'modern'), undefined);
@@ -116,6 +117,7 @@ test('a definition that is nested too deeply equals no other', () => {
     compareLists(listsFor(lock.get('files'), 'legacy'), lists).map(({ key, status }) => [key, status]),
     [['deep', 'added']],
   );
+  assert.equal(mergeEras([pinLists(lists, ['legacy']), pinLists(lists, ['modern'])]).length, 2);
 });
 
 const broken: readonly (readonly [string, string, RegExp])[] = [

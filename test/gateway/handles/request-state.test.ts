@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sealState, unsealState } from '../../../src/gateway/handles/request-state.ts';
 import { Sealer } from '../../../src/gateway/handles/sealer.ts';
+import type { Caller } from '../../../src/gateway/front/caller.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
 
@@ -36,4 +38,20 @@ test('a state is valid for equal arguments alone, however they are ordered', asy
   ]) {
     assert.equal(await opens(first ?? '', second ?? ''), false, first);
   }
+});
+
+// SEC-08 X-014
+test('a state is valid for its principal, endpoint and method alone', async () => {
+  const sealer = await Sealer.open(new MemoryKeyStore());
+  const request = callWith('{}');
+  const state = await sealState(sealer, STATE, CALLER, request, Date.now() + 60_000);
+  const opens = async (caller: Caller, asked: Request): Promise<boolean> =>
+    await unsealState(sealer, JSON.stringify(state), caller, asked).then(
+      () => true,
+      () => false,
+    );
+  assert.equal(await opens(CALLER, request), true);
+  assert.equal(await opens({ ...CALLER, view: 'up' }, request), false, 'another endpoint');
+  assert.equal(await opens({ ...CALLER, principal: { ...LOCAL, key: 'bob' } }, request), false, 'another principal');
+  assert.equal(await opens(CALLER, { ...request, method: 'prompts/get' }), false, 'another method');
 });

@@ -9,6 +9,10 @@ import { fileURLToPath } from 'node:url';
 import { CompactEncrypt, decodeProtectedHeader } from 'jose';
 import { type Purpose, Sealer } from '../../../src/gateway/handles/sealer.ts';
 import { openDiskKeys } from '../../../src/store/disk/key-store.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import type { KeyStore } from '../../../src/store/key-store.ts';
+import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import { quote } from '../../support/test-name.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -157,9 +161,23 @@ test('a part of a handle, or a handle with added text, is invalid', OPTIONS, asy
     `${head}..${iv}.${body2}.${tag}`,
     `${head}..${iv}.${body}.${tag2}`,
     `${head}..${iv}.${body}.${tag.slice(0, 16)}`,
+    ...[1, 8, 16, 128, 129, 3_000].map(
+      (bytes) => `${head}..${Buffer.alloc(bytes).toString('base64url')}.${body}.${tag}`,
+    ),
   ]) {
     assert.equal(await sealer.unseal('session', wrong, T0), undefined, wrong.slice(0, 60));
   }
+});
+
+// SEC-24
+test('limit handleChars: a longer handle is not opened, though it is ours', OPTIONS, async () => {
+  await using dir = await TestDir.make();
+  const sealer = await openSealer(dir.path);
+  const sealed = async (filler: number) => await sealer.seal('state', { filler: 'x'.repeat(filler) }, T0 + HOUR);
+  const shorter = await sealed(Math.floor(LIMITS.handleChars / 2));
+  const longer = await sealed(LIMITS.handleChars);
+  assert.notEqual(await sealer.unseal('state', shorter, T0), undefined);
+  assert.equal(await sealer.unseal('state', longer, T0), undefined);
 });
 
 // SEC-29
@@ -206,6 +224,14 @@ test('after a rotation old handles open for the grace period, new ones use a new
     assert.deepEqual(await each.unseal('session', old, beforeMs + HOUR - 1), { age: 'old' });
     assert.equal(await each.unseal('session', old, afterMs + HOUR), undefined);
     assert.deepEqual(await each.unseal('session', young, afterMs + HOUR), { age: 'young' });
+    const atMs = each.nextExpiryMs(beforeMs) ?? 0;
+    assert.ok(atMs >= beforeMs + HOUR && atMs <= afterMs + HOUR);
+    assert.equal(each.nextExpiryMs(atMs), undefined, 'the new key has no end');
+    assert.deepEqual(
+      [atMs - 1, atMs].map((nowMs) => each.mayOpen(old, nowMs)),
+      [true, false],
+    );
+    assert.equal(each.mayOpen(young, atMs), true);
   }
 
   await sealer.rotate(2 * HOUR);
@@ -313,6 +339,34 @@ test('processes that start at once have the same keys', OPTIONS, async () => {
     assert.deepEqual(await sealer.unseal('session', text, T0), { from: 'a process' });
   }
   assert.deepEqual(await readdir(dir.path), ['keys.json']);
+});
+
+// SEC-30
+test('a handle of a key that is added during a read opens at the next attempt', OPTIONS, async () => {
+  const ring = new MemoryKeyStore();
+  const reads: PromiseWithResolvers<void>[] = [];
+  const store: KeyStore = {
+    isShared: true,
+    add: async (nowMs, graceMs) => await ring.add(nowMs, graceMs),
+    read: async () => {
+      const keys = await ring.read();
+      const held = Promise.withResolvers<void>();
+      reads.push(held);
+      if (reads.length !== 2) held.resolve();
+      await held.promise;
+      return keys;
+    },
+  };
+  const here = await Sealer.open(store);
+  const stranger = await (await Sealer.open(new MemoryKeyStore())).seal('session', PAYLOAD, T0 + HOUR);
+  const asked = here.unseal('session', stranger, T0);
+  await waitUntil(() => reads.length === 2);
+  await ring.add(T0, HOUR);
+  const text = await (await Sealer.open(ring)).seal('session', PAYLOAD, T0 + HOUR);
+  const first = here.unseal('session', text, T0);
+  reads[1]?.resolve();
+  assert.deepEqual(await Promise.all([asked, first]), [undefined, undefined]);
+  assert.deepEqual(await here.unseal('session', text, T0), PAYLOAD);
 });
 
 test('a pseudonym is the same for all with the keys, and known after a rotation', async () => {
