@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { LIMITS } from '../../src/limits.ts';
 import type { Answer, Message } from '../../src/protocol/jsonrpc.ts';
+import { accessOf, keyOf } from '../policy/policies.ts';
 import { testCore, type TestClient, type TestCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -147,6 +149,41 @@ test('an upstream that polls the task of an ended session is answered at once', 
   const answered = await asker.ask('tasks/get', { taskId });
   assert.match(answered.kind === 'error' ? answered.error.message : '', /the session ended/);
   assert.deepEqual(parsed(await asker.ask('tasks/list', {})), { tasks: [] });
+});
+
+// SEC-08 P-011
+test('an upstream that is hidden from a client reaches no task of it any more', TIMEOUT, async () => {
+  const asker = new Asker();
+  const accessAt = (...endpoints: readonly string[]) =>
+    accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], keys: ['ada'], endpoints }]);
+  const profile = { id: 'p', upstreams: ['up'], includeTools: undefined, excludeTools: [], renames: {} };
+  await using gateway = await testCore(
+    { up: { memory: asker.memory, isolation: 'principal' } },
+    { profiles: [profile], access: accessAt('', 'p') },
+  );
+  const connect = async (view: string) => {
+    const client = await gateway.connect({ capabilities: CAPABILITIES, principal: keyOf('ada'), view });
+    await client.result('tools/call', toolCall('up__hi'));
+    return client;
+  };
+  const client = await connect('');
+  const [created] = await Promise.all([
+    asker.ask('sampling/createMessage', SAMPLING),
+    answer(client, 'sampling/createMessage', { task: STATE }),
+  ]);
+  const taskId = String(Object(parsed(created)['task']).taskId);
+  await connect('p');
+  const next = { ...gateway.config, access: accessAt('p') };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+    const answered = await asker.ask(method, { taskId });
+    assert.equal(answered.kind === 'error' && answered.error.code, -32602, method);
+  }
+  assert.deepEqual(parsed(await asker.ask('tasks/list', {})), { tasks: [] });
+  assert.deepEqual(
+    client.listened.filter(({ kind }) => kind === 'request'),
+    [],
+  );
 });
 
 for (const { title, capabilities, method } of [

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from '../../support/fast-check.ts';
 import { resolveResource, resolveTemplate } from '../../../src/catalog/catalog.ts';
-import type { Resolution } from '../../../src/catalog/resources/resources.ts';
+import { isWithheldUri, type Resolution } from '../../../src/catalog/resources/resources.ts';
 import { RawObject, rawItems } from '../../../src/json/json.ts';
 import { toClient } from '../../../src/catalog/rewrite.ts';
 import { disguisedUri } from '../../../src/catalog/uri.ts';
@@ -280,6 +280,31 @@ test('a hidden resource that templates of two upstreams match is not requested',
     assert.deepEqual(resolveResource(catalog, uri), NONE);
     assert.deepEqual(resolveResource(catalog, 'file:///other'), one('a', 'file:///other'));
   }
+});
+
+// SEC-33
+test('a withheld template withholds what it matches, unless that is listed itself', () => {
+  const withheld = [
+    { kind: 'template', key: 'file:///{+path}', why: 'differs' },
+    { kind: 'resource', key: 'note:///x', why: 'differs' },
+  ] as const;
+  const catalog = catalogOf(view([upstream('a')]), { a: { resources: [resource('file:///listed')], withheld } });
+  assert.deepEqual(resolveResource(catalog, 'a+file:///listed'), one('a', 'file:///listed'));
+  assert.deepEqual(resolveResource(catalog, 'a+file:///other'), NONE);
+  const { resources } = catalog;
+  const names = ['a+file:///listed', 'a+note:///y', 'a+file:///other', 'a+file:///{+path}', 'a+note:///x', 'note:///x'];
+  const shown = [upstream('a')];
+  assert.deepEqual(
+    names.map((name) => isWithheldUri(resources, shown, name)),
+    [false, false, true, true, true, true],
+  );
+});
+
+// SEC-33
+test('nothing of an upstream is read that must be listed before it can be judged', () => {
+  const shown = view([{ ...upstream('a'), onChange: 'refuse' }]);
+  assert.deepEqual(resolveResource(catalogOf(shown, {}), 'a+file:///x'), NONE);
+  assert.deepEqual(resolveResource(catalogOf(shown, { a: {} }), 'a+file:///x'), one('a', 'file:///x'));
 });
 
 // SEC-35

@@ -58,6 +58,18 @@ test('limit templateUriBytes: longer URIs and templates do not match', () => {
   assert.equal(parseTemplate(`${longest}a`), undefined);
 });
 
+// SEC-33
+test('an index of what is withheld matches also what it cannot match in time', () => {
+  const reached: string[] = [];
+  const withheld = new TemplateIndex(hostile(500), (limit) => reached.push(limit), true);
+  assert.equal(withheld.find(AGAINST).size, 1);
+  assert.deepEqual(reached, ['templateMatchSteps']);
+  const ended = new TemplateIndex([{ upstream: 'a', template: 'x:{+all}!' }], (limit) => reached.push(limit), true);
+  assert.equal(ended.find('x:a').size, 0);
+  assert.equal(ended.find(`x:${'a'.repeat(LIMITS.templateUriBytes)}`).size, 1);
+  assert.equal(ended.find(`y:${'a'.repeat(LIMITS.templateUriBytes)}`).size, 0);
+});
+
 // N-22
 test('limit templatesPerUpstream: the first are listed, and one record counts the rest', () => {
   const templates = Array.from({ length: LIMITS.templatesPerUpstream + 5 }, (_, i) => template(`x:${i}/{y}`));
