@@ -56,4 +56,6 @@ test('a new key is published for six minutes before it signs', async () => {
   await store.add(now + DAY_MS, 0);
   const third = await kidAt(now + DAY_MS);
   assert.ok(third !== first && third !== second, 'a rotation without grace holds at once');
+  const left = (await keys.jwks(now + DAY_MS))?.keys.map(({ kid }) => kid);
+  assert.deepEqual(left, [third], 'keys that have ended are published no more');
 });

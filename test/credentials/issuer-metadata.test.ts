@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { IssuerMetadata } from '../../src/credentials/issuer-metadata.ts';
+import { TokenSource } from '../../src/credentials/token-source.ts';
+import { EgressError } from '../../src/egress/egress-error.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { NeedsAuthorizationError } from '../../src/upstream/rpc/needs-authorization-error.ts';
+import { startExchangeIssuer } from '../support/exchange-issuer.ts';
 import { listenLocally } from '../support/local-port.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -29,6 +32,11 @@ async function endpointAt(documents: (issuer: string) => Readonly<Record<string,
     server.closeAllConnections();
     server.close();
   }
+}
+
+function closeNow(server: Server): void {
+  server.close();
+  server.closeAllConnections();
 }
 
 const PAGE = '<!doctype html><title>Sign in</title>';
@@ -65,6 +73,53 @@ test('without usable metadata the first fault is reported', async () => {
     /those of another issuer, https:\/\/other\.example\.com; auth\.issuer is/,
   );
   assert.match(await endpointAt(() => ({})), /has no metadata \(HTTP 404\); configure tokenUrl/);
+});
+
+test('a token endpoint that metadata name at another private address gets nothing', async () => {
+  await using issuer = await startExchangeIssuer();
+  let requests = 0;
+  const other = createServer((_request, response) => {
+    requests++;
+    response.writeHead(500).end();
+  });
+  const place = `http://127.0.0.1:${await listenLocally(other)}`;
+  const server = createServer((_request, response) => {
+    response.end(JSON.stringify({ issuer: named, token_endpoint: `${place}/token` }));
+  });
+  const named = `http://127.0.0.1:${await listenLocally(server)}`;
+  await using egress = new Egress();
+  const client = { clientId: 'g', method: 'client_secret_basic', clientSecret: 's', stepUpScopes: [] } as const;
+  const sourceAt = (at: string) =>
+    new TokenSource({ kind: 'clientCredentials', issuer: at, ...client, scopes: [], parameters: {} }, egress);
+  try {
+    await assert.rejects(sourceAt(named).acquire([]), EgressError);
+    assert.equal(requests, 0);
+    await assert.rejects(sourceAt(issuer.issuer).acquire([]), /invalid_client/);
+  } finally {
+    for (const each of [other, server]) closeNow(each);
+  }
+});
+
+// A-020
+test('a token without a scope that was asked for besides is no credential', async () => {
+  const server = createServer((_request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ access_token: 'x', token_type: 'Bearer', scope: 'read' }));
+  });
+  const tokenUrl = `http://127.0.0.1:${await listenLocally(server)}/token`;
+  await using egress = new Egress();
+  const client = { clientId: 'g', method: 'client_secret_basic', clientSecret: 's' } as const;
+  const scopes = { scopes: [], stepUpScopes: ['read', 'write'] };
+  const source = new TokenSource({ kind: 'clientCredentials', tokenUrl, ...client, ...scopes, parameters: {} }, egress);
+  try {
+    assert.deepEqual((await source.acquire(['read'])).credential.headers, ['authorization', 'Bearer x']);
+    await assert.rejects(
+      source.acquire(['read', 'write']),
+      (thrown) => thrown instanceof NeedsAuthorizationError && thrown.isOfScopes && /"write"/.test(thrown.message),
+    );
+  } finally {
+    closeNow(server);
+  }
 });
 
 // O-045

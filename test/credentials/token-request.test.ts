@@ -95,3 +95,47 @@ test('a token that no header can carry is refused', async () => {
   assert.ok(thrown instanceof EgressError);
   assert.match(thrown.message, /no header can carry/);
 });
+
+test('a token that is bound to a key is refused', async () => {
+  assert.ok((await errorOf(200, { access_token: 'x', token_type: 'DPoP' })) instanceof TokenDeniedError);
+});
+
+test('a request for a token names its resource, scopes and further parameters', async () => {
+  const sent = Promise.withResolvers<URLSearchParams>();
+  const server = createServer((request, response) => {
+    void text(request).then((body) => {
+      sent.resolve(new URLSearchParams(body));
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ access_token: 'x', token_type: 'Bearer', expires_in: 60 }));
+    });
+  });
+  const issuer = `http://127.0.0.1:${await listenLocally(server)}`;
+  await using egress = new Egress();
+  const auth = {
+    kind: 'exchange',
+    clientId: 'linkspan',
+    method: 'client_secret_post',
+    clientSecret: SECRET,
+    scopes: ['read', 'write'],
+    stepUpScopes: [],
+    resource: 'https://up.test/mcp',
+    parameters: { audience: 'up' },
+  } as const;
+  const endpoint = { issuer, url: `${issuer}/token`, source: 'configured' } as const;
+  const issued = await requestToken(auth, endpoint, egress, SUBJECT);
+  server.closeAllConnections();
+  server.close();
+  assert.deepEqual(issued, { accessToken: 'x', expiresInS: 60, scopes: undefined });
+  const type = 'urn:ietf:params:oauth:token-type:access_token';
+  assert.deepEqual(Object.fromEntries(await sent.promise), {
+    grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+    audience: 'up',
+    scope: 'read write',
+    resource: 'https://up.test/mcp',
+    subject_token: SUBJECT,
+    subject_token_type: type,
+    requested_token_type: type,
+    client_id: 'linkspan',
+    client_secret: SECRET,
+  });
+});

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import type { UpstreamAuth } from '../../src/config/values/credentials.ts';
 import { IdentityKeys } from '../../src/credentials/identity-keys.ts';
 import { upstreamCredentials } from '../../src/credentials/upstream-credentials.ts';
 import { GatewayError } from '../../src/errors.ts';
@@ -31,7 +32,11 @@ function exchanging(issuer: ExchangeIssuer, egress: Egress) {
 }
 
 function exchangingFor(callers: Callers, clock: { readonly ms: number }, issuer: ExchangeIssuer, egress: Egress) {
-  const auth = {
+  return credentialsFor(callers, clock, exchangeAuth(issuer), egress).requests;
+}
+
+const exchangeAuth = (issuer: ExchangeIssuer) =>
+  ({
     kind: 'exchange',
     issuer: issuer.issuer,
     clientId: issuer.client.id,
@@ -40,8 +45,10 @@ function exchangingFor(callers: Callers, clock: { readonly ms: number }, issuer:
     scopes: [],
     stepUpScopes: [],
     parameters: {},
-  } as const;
-  const { requests } = upstreamCredentials(auth, {
+  }) as const;
+
+function credentialsFor(callers: Callers, clock: { readonly ms: number }, auth: UpstreamAuth, egress: Egress) {
+  return upstreamCredentials(auth, {
     upstream: 'up',
     egress,
     callers,
@@ -51,7 +58,6 @@ function exchangingFor(callers: Callers, clock: { readonly ms: number }, issuer:
     onAttempt: () => undefined,
     clock: () => clock.ms,
   });
-  return requests;
 }
 
 test('a caller that is not known yet is told to wait, and then goes on at once', async () => {
@@ -126,6 +132,38 @@ test('an exchanged token is not used after the end of the token of its user', as
   callers.remember(ann(clock.ms + 60_000), token);
   // Without the pause after the failure.
   await requests.acquire('ann');
+});
+
+test('a reload with other secrets forgets the credentials, and an equal one keeps them', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, clock } = exchanging(issuer, egress);
+  const auth = exchangeAuth(issuer);
+  const credentials = credentialsFor(callers, clock, auth, egress);
+  const { requests } = credentials;
+  callers.remember(ann(clock.ms + 60_000), await issuer.tokenFor('ann', 'gateway'));
+  const first = await requests.acquire('ann');
+  credentials.update({ ...auth, scopes: [] });
+  assert.equal(requests.current('ann'), first);
+  credentials.update({ ...auth, clientSecret: 'another' });
+  assert.equal(requests.current('ann'), undefined);
+  await assert.rejects(requests.acquire('ann'), /an operator has to correct them/);
+});
+
+// O-070
+test('a token that is exchanged while that of its user ends is not used', async (t) => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests, clock } = exchanging(issuer, egress);
+  callers.remember(ann(clock.ms + 60_000), await issuer.tokenFor('ann', 'gateway'));
+  const fetch = egress.fetch.bind(egress);
+  t.mock.method(egress, 'fetch', async (...request: Parameters<Egress['fetch']>) => {
+    const response = await fetch(...request);
+    if (request[0].endsWith('/token')) clock.ms += 60_000;
+    return response;
+  });
+  await assert.rejects(requests.acquire('ann'), /the caller has to sign in again/);
+  assert.deepEqual(issuer.exchanges, ['ann']);
 });
 
 // O-070
