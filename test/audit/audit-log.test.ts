@@ -197,6 +197,45 @@ test('a head that was made without the key is not accepted', BOUNDED, async (t) 
   assert.equal(readHead([auditKeyOf(randomBytes(32).toString('base64url'))], text), undefined);
 });
 
+// SEC-44
+test('another history of as many records is not the one that the head names', BOUNDED, async (t) => {
+  const path = await folder(t);
+  const both = [path, headOf(path)];
+  await write(path, 1);
+  const common = await Promise.all(both.map((file) => readFile(file)));
+  await write(path, 1);
+  const [other] = await Promise.all(both.map((file) => readFile(file)));
+  await Promise.all(both.map(async (file, at) => await writeFile(file, common[at] ?? '')));
+  await write(path, 1);
+  assert.deepEqual(await problemsOf(path), []);
+  await writeFile(path, other ?? '');
+  assert.deepEqual(await problemsOf(path), ['0: record 6 is not the one that the signed head names']);
+});
+
+// SEC-44
+test('an unfinished line is none only at the end of the last file', BOUNDED, async (t) => {
+  const path = await folder(t);
+  await write(path, 1);
+  const before = await readFile(path);
+  await write(path, 1);
+  const later = `${path}.later`;
+  await writeFile(later, (await readFile(path)).subarray(before.length));
+  const torn = '{"seq":4,"kind":"req';
+  const verified = async (first: string, second: string) => {
+    await writeFile(path, Buffer.concat([before, Buffer.from(first)]));
+    const rest = await readFile(later, 'utf8');
+    await writeFile(later, `${rest}${second}`);
+    return await verifyAudit([path, later], { keys: [KEY], head: undefined, isPart: false });
+  };
+  const { problems } = await verified(torn, '');
+  assert.deepEqual(
+    problems.map(({ file, message }) => [file, message]),
+    [[path, 'the last line is unfinished, and another file follows']],
+  );
+  const atEnd = await verified('', torn);
+  assert.deepEqual([atEnd.problems, atEnd.isTorn], [[], true]);
+});
+
 test('the chain goes on over renamed files, and the oldest ones are removed', BOUNDED, async (t) => {
   const path = await folder(t);
   const limits = { maxBytes: 2_000, maxFiles: 2 };

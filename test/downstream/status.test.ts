@@ -300,6 +300,21 @@ test('a page of an allowed origin may send the headers of clients, and no others
   assert.equal((await preflight('https://evil.example')).headers['access-control-allow-headers'], undefined);
 });
 
+// SEC-16
+test('a page of this machine that no config names may not read answers', async () => {
+  for (const origin of ['http://localhost:5173', new URL(edge.url).origin]) {
+    for (const method of ['OPTIONS', 'GET']) {
+      const { status, headers } = await send(`${edge.url}/.well-known/oauth-protected-resource/mcp`, {
+        method,
+        headers: { origin, 'access-control-request-method': 'POST' },
+      });
+      assert.notEqual(status, 403, origin);
+      assert.equal(headers['access-control-allow-origin'], undefined, `${method} ${origin}`);
+      assert.equal(headers['access-control-allow-headers'], undefined, `${method} ${origin}`);
+    }
+  }
+});
+
 test('a browser gets a page that says how to connect', async () => {
   const { text, headers } = await send(`${edge.url}/mcp/files`, {
     headers: { accept: HTML, authorization: 'Bearer alice' },

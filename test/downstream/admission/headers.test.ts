@@ -56,3 +56,15 @@ for (const [has, lines] of Object.entries(heads)) {
     assert.deepEqual(readHeaders(incoming), readRawHeaders(incoming.rawHeaders));
   });
 }
+
+// SEC-15
+test('a repeated header is read as several, or reported', async () => {
+  const read = async (...lines: readonly string[]) => readHeaders(await parseByNode([...USUAL, ...lines]));
+  const { authorization, repeated } = await read('Authorization: Bearer a', 'Authorization: Bearer b');
+  assert.deepEqual([authorization, repeated], [['Bearer a', 'Bearer b'], undefined]);
+  assert.equal((await read('Accept: text/html')).accept, 'application/json, text/event-stream,text/html');
+  for (const name of ['origin', 'mcp-session-id', 'mcp-name', 'mcp-param-x']) {
+    assert.equal((await read(`${name}: a`, `${name}: a`)).repeated, name);
+  }
+  assert.equal((await read('x-forwarded-for: a', 'x-forwarded-for: b')).repeated, undefined);
+});

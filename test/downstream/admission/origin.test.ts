@@ -149,7 +149,19 @@ test('a cross-site request without an allowed origin is refused', () => {
   for (const site of ['same-origin', 'same-site', 'none']) assert.equal(verdict('localhost', undefined, site), 'ok');
 });
 
-for (const name of ['Host', 'Origin', 'Mcp-Session-Id', 'MCP-Protocol-Version', 'Content-Type', 'Last-Event-ID']) {
+// SEC-15
+test('the address by which a gateway listens everywhere is no host name', () => {
+  for (const host of ['0.0.0.0', '0.0.0.0:3000', '[::]', '[::]:3000']) {
+    for (const listen of ['0.0.0.0', '::']) {
+      const config = { ...WILDCARD, listen: { ...WILDCARD.listen, host: listen } };
+      assert.equal(verdict(host, undefined, undefined, config), 'forbidden', `${host} at ${listen}`);
+    }
+  }
+});
+
+const SINGLE = ['Host', 'Origin', 'Mcp-Session-Id', 'MCP-Protocol-Version', 'Content-Type', 'Last-Event-ID'];
+
+for (const name of [...SINGLE, 'Mcp-Method', 'Mcp-Name', 'Mcp-Param-Path']) {
   // SEC-15
   test(`two ${name} headers are refused, also when they agree`, () => {
     const raw = name === 'Host' ? [] : ['host', 'localhost'];
