@@ -235,6 +235,8 @@ test('after a rotation both keys connect, and after the grace period only the ne
   assert.notEqual(after.id, before.id);
   for (const { id, key } of [before, after]) assert.deepEqual(keys.find(id, Date.now()), key);
   assert.equal(keys.find(before.id, Date.now() + 61_000), undefined);
+  const tried = [0, 61_000].map((ms) => keys.toConnect(Date.now() + ms).map(({ id }) => id));
+  assert.deepEqual(tried, [[after.id, before.id], [after.id]]);
   assert.equal(keys.update([freshKey(Date.now())]), false, 'a ring without a common key has replaced it');
   assert.equal(keys.find(after.id, Date.now()), undefined);
 });

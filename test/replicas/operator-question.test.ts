@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
+import { LOCAL } from '../../src/policy/principal.ts';
 import { answerQuestion, type OperatorHandler, type ReplicaAnswer } from '../../src/replicas/operator-question.ts';
 import { type ForwardedHandler, NOT_SERVING, STARTING } from '../../src/replicas/internal-server.ts';
 import { method, ServedMethods } from '../../src/store/piped/pipe-calls.ts';
@@ -101,4 +102,17 @@ test('a request of a client never becomes a question of an operator', OPTIONS, a
     assert.equal((await fetch(`${pair.url}${path}`, { method: 'POST', headers, body })).status, 204);
   }
   assert.deepEqual(kinds, ['http', 'http', 'http']);
+});
+
+// SEC-45
+test('a question of anybody but an operator is not answered', OPTIONS, async () => {
+  let answered = 0;
+  const handle: OperatorHandler = async () => ++answered;
+  for (const principal of [LOCAL, { key: 'key:operator:ops', label: 'operator ops', scopes: [] }]) {
+    await using pair = await openPair((exchange, head) => {
+      answerQuestion(exchange, { ...head, principal }, handle, () => undefined);
+    });
+    assert.equal(whyOf(await pair.owner.ask('ops', 'echo', {}, 60_000)), 'it has another version', principal.key);
+  }
+  assert.equal(answered, 0);
 });
