@@ -36,7 +36,7 @@ test('a deny rule about one URI is about it with any query, fragment and paramet
 });
 
 // SEC-09
-test('a member that differs in case from a name in any condition about the tool is denied', () => {
+test('a member that differs in case from a name in any condition is denied', () => {
   const deny = [
     { tools: ['rm'], when: 'has(args.path) && args.path == "/"' },
     { tools: ['rm'], when: 'has(args.mode) && args.mode == "force"' },
@@ -62,7 +62,7 @@ test('a condition without a macro reads arguments of any length', () => {
   assert.deepEqual([call(1), call(2)], ['allow', 'deny']);
 });
 
-test('a tool that declares no hints is destructive, open to the world and not read-only', () => {
+test('a tool without hints is destructive, open to the world and not read-only', () => {
   for (const [hint, value] of [
     ['destructive', true],
     ['openWorld', true],

@@ -243,7 +243,7 @@ test('a call that needs a capability or a page first is made again with its key'
   }
 });
 
-test('a code that a server before 2026-07-28 uses as it likes is the answer of its call', TIMEOUT, async () => {
+test('a code that an older server uses as it likes is the answer of its call', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'ask', ...TOOL }] },
     request: (peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":-32021,"message":"full"}}`),
