@@ -6,6 +6,7 @@ import { discover, type DiscoverOutcome } from './discover.ts';
 import { isOfCredentials, isTransientFailure } from './era-evidence.ts';
 import type { Eras, Finding, HandshakePlan } from './eras.ts';
 import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
+import type { Proposals } from './proposals.ts';
 import type { Connection } from '../rpc/connection.ts';
 
 export interface HandshakeParts {
@@ -14,6 +15,7 @@ export interface HandshakeParts {
   readonly clientCapabilities: RawObject;
   readonly eras: Eras;
   readonly startMs: number;
+  readonly proposals: Proposals;
 }
 
 /** The outcome of the handshakes on one connection. Findings from a failure are recorded only after another attempt succeeds. */
@@ -67,6 +69,9 @@ async function legacyFirst(parts: HandshakeParts, mayBeModern: boolean): Promise
   const outcome = await initializeOn(parts);
   if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, []);
   const reason = outcome.error;
+  if (outcome.isUnfinished === true) {
+    return { kind: 'unsuitable', reason, findings: [], next: mayBeModern ? ['legacy', 'modern'] : ['legacy'] };
+  }
   if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
   const discovered = await discover(connection, clientInfo, startMs);
   if (discovered.kind === 'modern') return openModern(parts, discovered.hello, [LEGACY_REFUSED]);
@@ -145,9 +150,10 @@ function initializeOn({
   clientCapabilities,
   clientInfo,
   startMs,
+  proposals,
 }: HandshakeParts): Promise<InitializeOutcome> {
   connection.setLegacy();
-  return initialize(connection, clientCapabilities, clientInfo, startMs);
+  return initialize(connection, clientCapabilities, clientInfo, startMs, proposals);
 }
 
 /** Sends `initialize`. An error of the transport is an outcome, too. */

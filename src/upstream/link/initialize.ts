@@ -2,8 +2,10 @@ import { GatewayError, upstreamError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
-import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../../protocol/revisions.ts';
-import { isRefusedByStatus, isModernError } from './era-evidence.ts';
+import { isLegacyRevision, isModernRevision, type Revision } from '../../protocol/revisions.ts';
+import { isRefusedByStatus, isModernError, supportedBy } from './era-evidence.ts';
+import type { Proposals } from './proposals.ts';
+import type { RpcError } from '../../protocol/jsonrpc.ts';
 import type { Connection } from '../rpc/connection.ts';
 import { resultOrError } from '../../thrown.ts';
 
@@ -15,10 +17,16 @@ export interface ServerHello<R extends Revision = Revision> {
   readonly instructions: string | undefined;
 }
 
-export type InitializeOutcome =
-  | { readonly kind: 'legacy'; readonly hello: ServerHello }
-  /** `isModern`: the error, or the revision in the answer, proves support of the modern era. */
-  | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
+export type InitializeOutcome = { readonly kind: 'legacy'; readonly hello: ServerHello } | Refused;
+
+interface Refused {
+  readonly kind: 'refused';
+  readonly error: GatewayError;
+  /** True if the error, or the revision in the answer, proves support of the modern era. */
+  readonly isModern: boolean;
+  /** True if the current one of the proposals has not reached the upstream, so that a new connection may have success. */
+  readonly isUnfinished?: boolean;
+}
 
 /** Returns the instructions in the answer to a handshake. Those that are too long are cut. */
 export function readInstructions(connection: Connection, result: RawObject): string | undefined {
@@ -30,7 +38,8 @@ export function readInstructions(connection: Connection, result: RawObject): str
 }
 
 /**
- * Performs the legacy handshake: `initialize`, then `notifications/initialized`.
+ * Performs the legacy handshake: `initialize`, then `notifications/initialized`. An upstream that refuses the proposed revision is asked
+ * for another one.
  *
  * @param capabilities exactly the capabilities of the client that this connection serves.
  * @throws {GatewayError} `upstream-protocol` if the answer cannot be read, or names an unsupported revision; any error of the
@@ -42,33 +51,47 @@ export async function initialize(
   capabilities: RawObject,
   clientInfo: RawObject,
   timeoutMs: number,
+  proposals: Proposals,
 ): Promise<InitializeOutcome> {
   const { upstream } = connection;
-  const params = RawObject.EMPTY.with('protocolVersion', JSON.stringify(LATEST_LEGACY))
-    .with('capabilities', capabilities.toString())
-    .with('clientInfo', clientInfo.toString());
-  const call = connection.call('initialize', params, {
-    timeoutMs,
-    maxMs: timeoutMs,
-    progress: false,
-    context: undefined,
-  });
-  let answer;
-  try {
-    answer = await call.answer;
-  } catch (thrown) {
-    if (!(thrown instanceof GatewayError) || !isRefusedByStatus(thrown)) throw thrown;
-    return { kind: 'refused', error: thrown, isModern: false };
+  let refused: Refused | undefined;
+  for (;;) {
+    const params = RawObject.EMPTY.with('protocolVersion', JSON.stringify(proposals.current))
+      .with('capabilities', capabilities.toString())
+      .with('clientInfo', clientInfo.toString());
+    const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
+    let answer;
+    try {
+      answer = await connection.call('initialize', params, options).answer;
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError)) throw thrown;
+      if (refused !== undefined && connection.isClosed) return { ...refused, isUnfinished: true };
+      if (!isRefusedByStatus(thrown)) throw thrown;
+      refused = { kind: 'refused', error: thrown, isModern: false };
+      if (!proposals.moveOn(thrown.message)) return refused;
+      continue;
+    }
+    if (answer.kind === 'result') return accept(connection, answer.result);
+    const { error } = answer;
+    refused = { kind: 'refused', error: refusal(upstream, error), isModern: isModernError(error) };
+    if (!proposals.moveOn(error.message, error.data)) return refused;
+    // A session that began with a refusal may take no further initialize.
+    if (connection.session !== undefined) return { ...refused, isUnfinished: true };
   }
-  if (answer.kind === 'error') {
-    const error = upstreamError('upstream-unavailable', upstream, `refused initialize: ${answer.error.message}`);
-    return { kind: 'refused', error, isModern: isModernError(answer.error) };
-  }
-  const text = answer.result;
+}
+
+function refusal(upstream: string, { message, data }: RpcError): GatewayError {
+  const supported = supportedBy(data).filter((one) => typeof one === 'string');
+  const which = supported.length === 0 ? '' : ` (it supports ${supported.join(', ')})`;
+  return upstreamError('upstream-unavailable', upstream, `refused initialize: ${message}${which}`);
+}
+
+/** Reads the result of `initialize`, and confirms one of a legacy revision. @throws {GatewayError} `upstream-protocol` */
+function accept(connection: Connection, text: string): InitializeOutcome {
   const outcome = resultOrError(JsonTextError, () => readAnswer(connection, RawObject.parse(text)));
   if (outcome instanceof JsonTextError) {
     const event = 'answered initialize with a result that cannot be read';
-    throw upstreamError('upstream-protocol', upstream, event, { executed: 'no' }, outcome);
+    throw upstreamError('upstream-protocol', connection.upstream, event, { executed: 'no' }, outcome);
   }
   if (outcome.kind === 'legacy') {
     connection.setRevision(outcome.hello.revision);

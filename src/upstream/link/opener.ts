@@ -7,7 +7,7 @@ import type { RawObject } from '../../json/json.ts';
 import { KeptMap } from '../../json/kept-text.ts';
 import type { LimitName } from '../../limits.ts';
 import { errorAnswer, type Notification } from '../../protocol/jsonrpc.ts';
-import { type Era, eraOf } from '../../protocol/revisions.ts';
+import { type Era, eraOf, LATEST_LEGACY, type LegacyRevision } from '../../protocol/revisions.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { EarlyMessages } from './early-messages.ts';
@@ -21,12 +21,14 @@ import {
   type Finding,
   recordFinding,
   type HandshakePlan,
+  NO_MS,
   planHandshakes,
   servingEra,
 } from './eras.ts';
 import { handshake, type HandshakeOutcome, modernOnly } from './handshake.ts';
 import { type ServerRequest, Connection } from '../rpc/connection.ts';
 import { type Attachment, reattach } from './attachment.ts';
+import { Proposals } from './proposals.ts';
 import { isHandshakeRefusal, recheck, type RecheckOutcome } from './recheck.ts';
 import { type ClientFeatures, type Link, type LinkPlace, type LinkUser, NO_FEATURES } from './link.ts';
 import { UpstreamSubscription } from './upstream-subscription.ts';
@@ -91,6 +93,8 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
   #legacyTransport: TransportOption | undefined;
+  /** The revision that the upstream wants, which refused others; undefined without such a refusal in the last hour. */
+  #wanted: { readonly revision: LegacyRevision; readonly sinceMs: number } | undefined;
   /** True if the last start has failed: the server may have moved to another transport. */
   #hasFailed = false;
   /** The running probe of the modern era. Other modern clients wait for it. */
@@ -154,12 +158,20 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     if (transport === undefined) return 'unknown';
     const { startMs } = timeouts();
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(startMs)]);
-    return await recheck(link, { start: transport.start, clientInfo, timeoutMs: startMs / 2 }, signal);
+    const parts = { start: transport.start, clientInfo, timeoutMs: startMs / 2, proposals: this.#proposals() };
+    return await recheck(link, parts, signal);
   }
 
   /** Drops all findings: the server was deployed anew. */
   forgetEras(): void {
     this.#eras = dropAll(this.#eras);
+    this.#wanted = undefined;
+  }
+
+  #proposals(): Proposals {
+    const wanted = this.#wanted;
+    const isWanted = wanted !== undefined && performance.now() - wanted.sinceMs < NO_MS;
+    return new Proposals(isWanted ? wanted.revision : LATEST_LEGACY);
   }
 
   async #open(
@@ -172,6 +184,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       ...this.#attempts(planHandshakes(this.#eras, request.clientEra)),
     ];
     const findings: Finding[] = [];
+    const proposals = this.#proposals();
     let reason: GatewayError | undefined;
     let legacyReason: GatewayError | undefined;
     try {
@@ -180,7 +193,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         // Only after such a failure, the server may be one of 2024-11-05.
         if (attempt.eras[0] === 'legacy' && legacyReason !== undefined && !isNotStreamable(legacyReason)) continue;
         const isSecondTransport = attempt.eras[0] === 'legacy' && legacyReason !== undefined;
-        const outcome = await this.#openWith(attempt, mayFallBack, request, events, signal);
+        const outcome = await this.#openWith(attempt, mayFallBack, proposals, request, events, signal);
         findings.push(...outcome.findings);
         if (outcome.kind === 'open') {
           this.#hasFailed = false;
@@ -189,7 +202,9 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
           return outcome.link;
         }
         if (attempt.attachment !== undefined) continue;
-        if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason ??= outcome.reason;
+        const isOver = outcome.next === undefined;
+        if (isOver && attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy')
+          legacyReason ??= outcome.reason;
         // A failure in the era of the client explains more than one in the other era.
         if (reason === undefined || attempt.eras[0] === request.clientEra || attempts.length === 0)
           reason = isSecondTransport && hasNoStream(outcome.reason) ? legacyReason : outcome.reason;
@@ -200,6 +215,8 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       this.#hasFailed = true;
       this.#eras = dropAfterFailure(this.#eras, performance.now());
       throw thrown;
+    } finally {
+      if (proposals.hasMoved) this.#wanted = { revision: proposals.current, sinceMs: performance.now() };
     }
   }
 
@@ -229,6 +246,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   async #openWith(
     attempt: Attempt,
     mayFallBack: boolean,
+    proposals: Proposals,
     request: LinkRequest,
     events: LinkEvents<Context, User>,
     signal: AbortSignal,
@@ -284,7 +302,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     }
     using _aborting = addAbortListener(signal, () => void connection.close());
     try {
-      const outcome = await this.#handshake(attempt, mayFallBack, connection, request);
+      const outcome = await this.#handshake(attempt, mayFallBack, proposals, connection, request);
       if (outcome.kind === 'unsuitable') {
         // The abort has closed the connection, so the reason says nothing about the upstream.
         if (signal.aborted) throw outcome.reason;
@@ -334,13 +352,14 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   async #handshake(
     { transport, eras, attachment }: Attempt,
     mayFallBack: boolean,
+    proposals: Proposals,
     connection: Connection<Context>,
     { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
     const { clientInfo, timeouts } = this.#parts;
     const { startMs } = timeouts();
     if (attachment !== undefined) return await reattach(connection, attachment, startMs / 2);
-    const parts = { connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
+    const parts = { connection, clientInfo, clientCapabilities, eras: this.#eras, startMs, proposals };
     if (transport.era === 'modern') return await modernOnly(parts, mayFallBack ? startMs / 2 : startMs);
     return await handshake(parts, eras);
   }

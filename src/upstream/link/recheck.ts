@@ -8,6 +8,7 @@ import type { StartTransport } from '../rpc/transport.ts';
 import { discover } from './discover.ts';
 import { initialize, type ServerHello } from './initialize.ts';
 import type { Link } from './link.ts';
+import type { Proposals } from './proposals.ts';
 
 /**
  * The outcome of a handshake with a server that already has a link. `changed`: the server works differently. `described`: only its texts
@@ -21,19 +22,17 @@ interface RecheckParts {
   readonly clientInfo: RawObject;
   /** Longest wait for each answer, in milliseconds. */
   readonly timeoutMs: number;
+  readonly proposals: Proposals;
 }
 
 /**
  * Repeats the handshake of a link over a connection of its own, since the link is in use. For servers that keep no state for a
  * connection. Never rejects.
  */
-export async function recheck(
-  link: Link,
-  { start, clientInfo, timeoutMs }: RecheckParts,
-  signal: AbortSignal,
-): Promise<RecheckOutcome> {
+export async function recheck(link: Link, parts: RecheckParts, signal: AbortSignal): Promise<RecheckOutcome> {
   if (signal.aborted) return 'unknown';
   const { upstream, audience, era } = link;
+  const { start, clientInfo, timeoutMs } = parts;
   let connection: Connection<undefined> | undefined;
   let refusal: RpcError | undefined;
   using _aborting = addAbortListener(signal, () => void connection?.close());
@@ -49,7 +48,7 @@ export async function recheck(
     };
     const lostEra = () => (refusal !== undefined && isDefinite(refusal) ? 'era' : 'refused');
     connection = await Connection.open<undefined>(upstream, start, events, signal, { audience });
-    if (era === 'legacy') return (await initializeAgain(link, connection, clientInfo, timeoutMs)) ?? lostEra();
+    if (era === 'legacy') return (await initializeAgain(link, connection, parts)) ?? lostEra();
     const discovered = await discover(connection, clientInfo, timeoutMs);
     if (discovered.kind === 'modern') return compare(discovered.hello, link.hello);
     if (discovered.kind === 'legacy') return lostEra();
@@ -66,10 +65,10 @@ export async function recheck(
 async function initializeAgain(
   { hello, clientCapabilities }: Link,
   connection: Connection<undefined>,
-  clientInfo: RawObject,
-  timeoutMs: number,
+  { clientInfo, timeoutMs, proposals }: RecheckParts,
 ): Promise<RecheckOutcome | undefined> {
-  const outcome = await initialize(connection, clientCapabilities, clientInfo, timeoutMs);
+  const outcome = await initialize(connection, clientCapabilities, clientInfo, timeoutMs, proposals);
+  if (outcome.kind === 'refused' && outcome.isUnfinished === true) return 'unknown';
   if (outcome.kind === 'refused') return outcome.isModern ? 'era' : undefined;
   // A server that has begun to give out sessions refuses requests without one.
   return connection.mayKeepState ? 'changed' : compare(outcome.hello, hello);

@@ -4,9 +4,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { META } from '../../../src/protocol/meta.ts';
+import { LATEST_LEGACY } from '../../../src/protocol/revisions.ts';
 import { RPC } from '../../../src/protocol/rpc-codes.ts';
 import { type Eras, erasOver, type HandshakePlan, recordFinding } from '../../../src/upstream/link/eras.ts';
 import { handshake, type HandshakeOutcome, modernOnly } from '../../../src/upstream/link/handshake.ts';
+import { Proposals } from '../../../src/upstream/link/proposals.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
 import { errorText } from '../../support/http-upstream.ts';
@@ -110,7 +112,14 @@ async function connect(replies: Partial<Record<Method, Reply>> = {}): Promise<Se
 
 function partsOf(connection: Connection<undefined>, eras: Eras, startMs: number) {
   const clientInfo = RawObject.of({ name: 'linkspan', version: '1' });
-  return { connection, clientInfo, clientCapabilities: RawObject.EMPTY, eras, startMs };
+  return {
+    connection,
+    clientInfo,
+    clientCapabilities: RawObject.EMPTY,
+    eras,
+    startMs,
+    proposals: new Proposals(LATEST_LEGACY),
+  };
 }
 
 /** Returns what an outcome says: the kind, the findings, the plan for another connection, and the reason for that. */
@@ -245,7 +254,7 @@ test('a modern server that is silent after a refused initialize gets a new conne
     kind: 'unsuitable',
     findings: ['legacy no'],
     next: ['modern'],
-    reason: 'upstream "up" refused initialize: no initialize',
+    reason: 'upstream "up" refused initialize: no initialize (it supports 2026-07-28)',
   });
 });
 
@@ -377,6 +386,6 @@ test('a refusal of both handshakes in flight says nothing about the eras', async
 
 test('a program is started again after 2 s if its refusal proves that it is modern', async (t) => {
   const { outcome } = await race(stopTime(t), [['initialize', refusesRevision]], 2_000);
-  const reason = 'upstream "up" refused initialize: no initialize';
+  const reason = 'upstream "up" refused initialize: no initialize (it supports 2026-07-28)';
   assert.deepEqual(outcome, { kind: 'unsuitable', findings: ['modern yes'], next: ['modern'], reason });
 });
