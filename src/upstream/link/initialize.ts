@@ -2,7 +2,7 @@ import { GatewayError, upstreamError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
-import { isLegacyRevision, isModernRevision, type Revision } from '../../protocol/revisions.ts';
+import { isLegacyRevision, isModernRevision, LEGACY_REVISIONS, type Revision } from '../../protocol/revisions.ts';
 import { isRefusedByStatus, isModernError, supportedBy } from './era-evidence.ts';
 import type { Proposals } from './proposals.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
@@ -16,6 +16,9 @@ export interface ServerHello<R extends Revision = Revision> {
   readonly serverInfo: RawObject;
   readonly instructions: string | undefined;
 }
+
+/** Named by servers of early SDKs. Its messages are those of the first revision after it. */
+const DRAFT = '2024-10-07';
 
 export type InitializeOutcome = { readonly kind: 'legacy'; readonly hello: ServerHello } | Refused;
 
@@ -103,7 +106,8 @@ function accept(connection: Connection, text: string): InitializeOutcome {
 /** @throws {JsonTextError | GatewayError} `upstream-protocol` */
 function readAnswer(connection: Connection, result: RawObject): InitializeOutcome {
   const { upstream } = connection;
-  const revision = result.string('protocolVersion');
+  const named = result.string('protocolVersion');
+  const revision = named === DRAFT ? LEGACY_REVISIONS[0] : named;
   if (isModernRevision(revision)) {
     const event = `answered initialize with revision ${revision}, which has no initialize`;
     const error = upstreamError('upstream-protocol', upstream, event, { executed: 'no' });

@@ -124,3 +124,12 @@ for (const how of ['stays', 'ends']) {
     assert.match(await modernCall(gateway.url, 'up__pid'), /^\d+$/);
   });
 }
+
+// L-010
+test('a server that names 2024-10-07 is one of 2024-11-05', TIMEOUT, async () => {
+  const answer = () => ({ ...HELLO, protocolVersion: '2024-10-07' });
+  const works = () => ({ content: [{ type: 'text', text: 'works' }] });
+  await using server = await legacyUpstream({ tools: TOOLS, answers: { initialize: answer, 'tools/call': works } });
+  await using gateway = await openGateway({ up: { url: server.url } });
+  assert.equal(await callOf(gateway, 'works'), 'works');
+});
