@@ -278,5 +278,5 @@ test('a start that never finishes fails with a message that names the handshake'
   time.pass(UPSTREAM.timeouts.startMs);
   await (await connecting).result('tools/list');
   const reason = upstreamStatuses(gateway.core)[0]?.reason ?? '';
-  assert.match(reason, /initialize/);
+  assert.match(reason, /did not answer the handshake/);
 });

@@ -344,7 +344,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       return { kind: 'open', link, findings };
     } catch (thrown) {
       await connection.close();
-      throw signal.aborted ? this.#abortedError(signal, thrown, 'answer initialize', attempt.transport) : thrown;
+      throw signal.aborted ? this.#abortedError(signal, thrown, 'answer the handshake', attempt.transport) : thrown;
     }
   }
 
@@ -372,7 +372,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   #abortedError(
     signal: AbortSignal,
     cause: unknown,
-    step: 'start' | 'answer initialize' = 'start',
+    step: 'start' | 'answer the handshake' = 'start',
     transport?: TransportOption,
   ): GatewayError {
     const { upstream, timeouts } = this.#parts;

@@ -94,7 +94,7 @@ for (const era of ERAS) {
   // N-07
   test(`a mute program did not answer a ${era} client in time`, BOUNDED, async (t) => {
     const failure = await stopTime(t).passUntil(failureOf('sleep', ['60'], era), STEP_MS);
-    assert.equal(failure.detail.message, 'upstream "up" did not answer initialize within 0.5 s (timeouts.start)');
+    assert.equal(failure.detail.message, 'upstream "up" did not answer the handshake within 0.5 s (timeouts.start)');
     assert.match(causeOf(failure), /timeouts\.start/);
     assert.doesNotMatch(causeOf(failure), /prefetch/, 'sleep downloads nothing');
   });
