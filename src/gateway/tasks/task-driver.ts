@@ -89,7 +89,9 @@ export class TaskDriver {
         return step.answer;
       }
       if (step.kind === 'fetch') {
-        return await this.#send(exchange, site, 'tasks/result', { silentMs: dueMs - performance.now() });
+        // The last poll may say that the task is done, when its time is over.
+        const silentMs = Math.max(site.upstream.config.timeouts.callMs, dueMs - performance.now());
+        return await this.#send(exchange, site, 'tasks/result', { silentMs });
       }
       if (step.kind === 'ask') await this.#answerQuestions(exchange, site, state, asked);
       await pause(exchange, site, state, dueMs);

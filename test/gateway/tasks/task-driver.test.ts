@@ -30,8 +30,8 @@ const ASKS = {
   inputRequests: { name: { method: 'elicitation/create', params: FORM } },
 };
 
-/** Returns the result of a `tasks/…` request or its text, or `{ error }`. */
-type Answering = (request: Request) => object | string;
+/** Returns the result of a `tasks/…` request or its text, or `{ error }`; undefined if the test answers it. */
+type Answering = (request: Request) => object | string | undefined;
 
 /** A call that is a task of an upstream, whose time passes as the test says. */
 async function driving(t: TestContext, era: 'legacy' | 'modern', answer: Answering, capabilities: object = {}) {
@@ -42,6 +42,7 @@ async function driving(t: TestContext, era: 'legacy' | 'modern', answer: Answeri
     request: (peer, request) => {
       if (request.method === 'server/discover') return peer.send(result(request, discovered));
       const value = answer(request);
+      if (value === undefined) return;
       const id = JSON.parse(request.id);
       if (typeof value === 'string') return peer.send(`{"jsonrpc":"2.0","id":${id},"result":${value}}`);
       peer.send('error' in value ? JSON.stringify({ jsonrpc: '2.0', id, ...value }) : result(request, value));
@@ -117,6 +118,22 @@ test('a task that its upstream cancels, or that goes on too long, fails the call
     asked().filter((method) => method === 'tasks/cancel'),
     ['tasks/cancel', 'tasks/cancel'],
   );
+});
+
+test('the result of a task that is done at its last poll is waited for', TIMEOUT, async (t) => {
+  let state = WORKING;
+  const { finish, pass, memory } = await driving(t, 'legacy', ({ method }) =>
+    method === 'tasks/get' ? state : undefined,
+  );
+  const end = finish({ ...WORKING, pollInterval: 2 * MAX_MS });
+  await pass(MAX_MS - 1);
+  state = { ...WORKING, status: 'completed' };
+  await pass(1);
+  await pass(POLL_MS);
+  const [request] = memory.requests('tasks/result');
+  assert.ok(request !== undefined);
+  memory.peers[0]?.send(result(request, DONE));
+  assert.partialDeepStrictEqual(await end, { kind: 'result', result: JSON.stringify(DONE) });
 });
 
 test('a call that its client cancels cancels the task, and may have run', TIMEOUT, async (t) => {
