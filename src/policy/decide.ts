@@ -123,7 +123,8 @@ export function decide(rules: ItemRules, call?: CallFacts, trace?: Reason[]): De
       else if (outcomes !== FALSE) mayBeDenied = true;
     } else if (outcomes === TRUE) allowing ??= config;
     else if ((outcomes & TRUE) !== 0) mayAllow ??= config;
-    if (trace === undefined && (denying !== undefined || (allowing !== undefined && !mayBeDenied))) break;
+    // Deny rules come first.
+    if (trace === undefined && (denying ?? allowing) !== undefined) break;
   }
   if (denying !== undefined) return { effect: 'deny', rule: denying, why: `rule "${denying.name}" denies it`, failed };
   const rule = allowing ?? mayAllow;
@@ -202,9 +203,7 @@ function literalStart(text: string): string {
 function matchesTemplate({ effect, config: { resources = [] } }: Rule, template: string): boolean {
   const start = literalStart(template);
   if (effect === 'deny') {
-    return resources.some(
-      (glob) => glob.endsWith('*') && matchesGlob(glob, start) && literalStart(glob) === glob.slice(0, -1),
-    );
+    return resources.some((glob) => glob.endsWith('*') && matchesGlob(glob, start));
   }
   return resources.some((glob) => {
     const globStart = literalStart(glob);

@@ -224,6 +224,9 @@ test('a template is listed if one of its URIs may be allowed', () => {
   const denied = { upstreams: undefined, deny: [{ resources: ['repo://acme/*'] }] };
   assert.equal(effectOf(denied, item('template', 'a', 'repo://acme/{name}')), 'deny');
   assert.equal(effectOf(denied, item('template', 'a', 'repo://{owner}/{name}')), 'allow');
+  const inner = { upstreams: undefined, deny: [{ resources: ['repo://*/private/*'] }] };
+  assert.equal(effectOf(inner, item('template', 'a', 'repo://acme/private/{name}')), 'deny');
+  assert.equal(effectOf(inner, item('template', 'a', 'repo://acme/{folder}/x')), 'allow');
 });
 
 test('groups come from keys and from claims at nested paths, also from a text', () => {
