@@ -1,7 +1,7 @@
 import { resultOrError, systemCode } from '../../thrown.ts';
 import { type ErrorCode, type ErrorDetail, type Executed, GatewayError, upstreamError } from '../../errors.ts';
 import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
-import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
+import { MessageError, parseMessage, type Response, type RpcError } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
@@ -19,36 +19,60 @@ export interface ErrorResponse {
   readonly location?: string | undefined;
 }
 
-export type ErrorResponseMeaning =
+/** What a refusal means in a session that the upstream knows. */
+export type RefusalOutcome =
   /** The body is the JSON-RPC answer of the upstream. `isNamed`: it has the id of the request. */
   | { readonly kind: 'answer'; readonly response: Response; readonly isNamed: boolean }
+  | { readonly kind: 'failed'; readonly error: GatewayError };
+
+export type ErrorResponseMeaning =
+  | RefusalOutcome
   /** The upstream does not know our session any more, and has not run the request. */
   | { readonly kind: 'session-lost' }
-  | { readonly kind: 'failed'; readonly error: GatewayError };
+  /** The upstream may not know our session any more. `mayHaveRun`: the request may have run nevertheless. */
+  | { readonly kind: 'session-doubted'; readonly mayHaveRun: boolean; readonly outcome: RefusalOutcome };
 
 /** Statuses with which a server, or a proxy in front of it, refuses a request without running it. */
 const NOT_PROCESSED = new Set([404, 405, 406, 415, 421, 426]);
 
 const MAX_MESSAGE_CHARS = 200;
 
-/** Statuses with which servers refuse a message of a session that they do not know, instead of 404. They have not run it. */
-export const SESSION_REFUSALS = new Set([400, 401, 422]);
+/** Statuses with which servers refuse a message of a session that they do not know. They have not run it. */
+export const SESSION_REFUSALS = new Set([400, 401, 403, 404, 409, 410, 422]);
 
 /** Words of servers that do not know a session. Others may be about a session of the tool, such as a chat. */
 const SESSION_UNKNOWN =
   /\b(?:no valid|invalid|unknown|missing|expired) (?:mcp[- ]?)?session|\bsession(?: id)?\b.{0,40}\b(?:not found|not initialized|invalid|unknown|expired|terminated|does not exist|required)\b|\bserver (?:is )?not initialized/i;
 
-/** Returns whether an error of JSON-RPC is about our session. Some servers put it into an answer with our id. */
-function isAboutSession(response: Response): boolean {
-  if (response.kind !== 'error' || response.error.code === RPC.methodNotFound) return false;
-  return /session|not initialized/i.test(response.error.message);
+/** A 404 to one of these does not mean that the server has no such method. */
+const HAVE_ALL: ReadonlySet<string> = new Set(['ping', 'tools/call', 'notifications/initialized']);
+
+const ABOUT_SESSION = /session|not initialized/i;
+
+/** Returns whether an error of JSON-RPC may say that our session is unknown. Some servers put it into an answer with our id. */
+export function mayLackSession({ code, message }: RpcError): boolean {
+  return code !== RPC.methodNotFound && SESSION_UNKNOWN.test(message);
 }
 
-function saysSessionUnknown({ status, text, body }: ErrorResponse, response: Response | undefined): boolean {
-  if (!SESSION_REFUSALS.has(status)) return false;
-  // Servers of older SDKs send this as JSON-RPC, with no id or one of their own.
-  if (response?.kind === 'error') return isAboutSession(response);
-  return SESSION_UNKNOWN.test((text ?? body ?? '').slice(0, MAX_MESSAGE_CHARS));
+/** Judges by a refusal whether the upstream knows our session. @param isOwn whether the response has our id. */
+function judgeSession(
+  { status, text, body }: ErrorResponse,
+  response: Response | undefined,
+  isOwn: boolean,
+  method: string | undefined,
+): 'known' | 'doubted' | 'lost' {
+  const error = response?.kind === 'error' ? response.error : undefined;
+  if (error?.code === RPC.methodNotFound || (isOwn && error === undefined)) return 'known';
+  const words = (error?.message ?? text ?? body ?? '').slice(0, MAX_MESSAGE_CHARS);
+  const isRefusal = SESSION_REFUSALS.has(status);
+  const isGone = status === 410 || (status === 404 && method !== undefined && HAVE_ALL.has(method));
+  // An answer with our id may come from a tool that has sessions of its own.
+  if (!isOwn && (isGone || (isRefusal && SESSION_UNKNOWN.test(words)))) return 'lost';
+  const about = isRefusal && status !== 401 ? ABOUT_SESSION : SESSION_UNKNOWN;
+  // Some servers answer 404 for methods that they do not have.
+  const isDoubted = (status === 404 && !isOwn) || about.test(words);
+  if (!isDoubted) return 'known';
+  return method === 'ping' ? 'lost' : 'doubted';
 }
 
 function readResponse(body: string | undefined): Response | undefined {
@@ -75,16 +99,17 @@ export function interpretErrorResponse(
   const response = readResponse(refused.body);
   const error = response?.kind === 'error' ? response.error : undefined;
   const isOwn = response !== undefined && sentBackId(response.id) === id;
-  if (status === 404 && inSession && (!isOwn || isAboutSession(response))) return { kind: 'session-lost' };
-  if (isOwn && status !== 429) return { kind: 'answer', response, isNamed: true };
-  if (inSession && saysSessionUnknown(refused, response)) return { kind: 'session-lost' };
-  if (status === 400 && error !== undefined && response?.id === 'null') {
-    // A 400 to `initialize` may also come from a server of an older revision, which the caller has to find out.
-    if (id !== undefined && method !== 'initialize') {
-      return { kind: 'answer', response: { kind: 'error', id: String(id), error }, isNamed: false };
-    }
-  }
-  return { kind: 'failed', error: statusFailure(upstream, refused, error?.message) };
+  const session = inSession ? judgeSession(refused, response, isOwn, method) : 'known';
+  if (session === 'lost') return { kind: 'session-lost' };
+  const isUnnamed = response?.id === 'null' && (status === 400 || (inSession && error?.code === RPC.methodNotFound));
+  let outcome: RefusalOutcome;
+  if (isOwn && status !== 429) outcome = { kind: 'answer', response, isNamed: true };
+  // A 400 to `initialize` may also come from a server of an older revision, which the caller has to find out.
+  else if (isUnnamed && error !== undefined && id !== undefined && method !== 'initialize')
+    outcome = { kind: 'answer', response: { kind: 'error', id: String(id), error }, isNamed: false };
+  else outcome = { kind: 'failed', error: statusFailure(upstream, refused, error?.message) };
+  if (session === 'known') return outcome;
+  return { kind: 'session-doubted', mayHaveRun: !SESSION_REFUSALS.has(status), outcome };
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts'
 import type { Revision } from '../../protocol/revisions.ts';
 import { Cookies } from './cookies.ts';
 import { deleteSession } from './delete-session.ts';
-import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
+import { interpretErrorResponse, type ErrorResponse, mayLackSession, type RefusalOutcome } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
 import { sessionIdOf } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
@@ -19,6 +19,7 @@ import { OpenPosts } from './open-posts.ts';
 import type { UndeliveredMessages } from './undelivered-messages.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
+import { SessionCheck } from './session-check.ts';
 import {
   type NextStep,
   reconnectMs,
@@ -70,6 +71,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   readonly #session: HttpSession;
   readonly #handshakeQueue: HandshakeQueue;
   readonly #posts: OpenPosts;
+  readonly #check: SessionCheck;
   #serverStream: ReconnectingStream | undefined;
   /** Set when `notifications/initialized` is accepted. */
   #listenTimer: NodeJS.Timeout | undefined;
@@ -83,6 +85,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.options = options;
     this.#posts = new OpenPosts(options.undelivered);
     this.#events = events;
+    this.#check = new SessionCheck(
+      (ping) => this.#post(ping),
+      (id) => this.#posts.cancel(id),
+    );
     this.#session = new HttpSession(target, options.userAgent, new Cookies(target.url, options.onLimit));
   }
 
@@ -92,6 +98,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   forget(id: number): void {
     this.#handshakeQueue.forget(id);
+    this.#check.forget(id);
     this.#posts.cancel(id);
   }
 
@@ -175,17 +182,30 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     const inSession = this.#session.id !== undefined && post.method !== 'initialize';
     const refusal = interpretErrorResponse(this.options.upstream, refused, post.id, post.method, inSession);
     switch (refusal.kind) {
-      case 'answer':
-        this.#settle(post);
-        if (post.id !== undefined) this.#events.onMessage(refusal.response, post.id);
-        return refusal.isNamed;
       case 'session-lost':
         this.#onSessionUnknown(post);
         return false;
-      case 'failed':
-        this.onFailed(post, refusal.error);
+      case 'session-doubted': {
+        const { mayHaveRun, outcome } = refusal;
+        this.#check.hold({ id: post.id, mayHaveRun, passOn: () => this.#conclude(post, outcome) });
         return false;
+      }
+      case 'answer':
+      case 'failed':
+        return this.#conclude(post, refusal);
     }
+  }
+
+  /** Ends a refused POST. Returns whether the body was its answer. */
+  #conclude(post: UpstreamPost, outcome: RefusalOutcome): boolean {
+    if (outcome.kind === 'failed') {
+      this.onFailed(post, outcome.error);
+      return false;
+    }
+    this.#settle(post);
+    if (this.#check.isPing(post.id)) this.#check.passOn();
+    else if (post.id !== undefined) this.#events.onMessage(outcome.response, post.id);
+    return outcome.isNamed;
   }
 
   onInterrupted(post: UpstreamPost, position: StreamPosition): void {
@@ -203,7 +223,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   onFailed(post: UpstreamPost, error: GatewayError): void {
     this.#settle(post);
-    if (post.id !== undefined) {
+    if (this.#check.isPing(post.id)) {
+      this.#check.passOn();
+    } else if (post.id !== undefined) {
       this.#events.onSendFailed(post.id, error);
     } else if (!this.#isClosed) {
       this.options.log.warn({ method: post.method, err: error }, 'message not delivered to the upstream');
@@ -257,6 +279,15 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       return;
     }
     if (response.id === 'null') about?.blockSocketReuse();
+    const isPing = this.#check.isPing(id);
+    if (response.kind === 'error' && this.#session.id !== undefined && mayLackSession(response.error)) {
+      if (isPing) this.#onSessionUnknown();
+      else this.#check.ask();
+    }
+    if (isPing) {
+      this.#check.passOn();
+      return;
+    }
     this.#events.onMessage(response.id === 'null' ? { ...response, id: String(id) } : response, about?.id);
   }
 
@@ -343,11 +374,13 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   }
 
   /** Fails the requests that the upstream has refused or not got, because it does not know the session. Closes the transport. */
-  #onSessionUnknown(post: UpstreamPost): void {
+  #onSessionUnknown(post?: UpstreamPost): void {
     const event = 'forgot our session and refused the request; try again';
+    const own = this.#check.isPing(post?.id) ? [] : [post?.id];
+    const doubted = this.#check.end().flatMap(({ id, mayHaveRun }) => (mayHaveRun ? [] : [id]));
     // Requests that wait for the end of the handshake were not sent either.
-    const refused = [...this.#handshakeQueue.drop(), ...(post.id === undefined ? [] : [post.id])];
-    this.#settle(post);
+    const refused = [...this.#handshakeQueue.drop(), ...doubted, ...own].filter((id) => id !== undefined);
+    if (post !== undefined) this.#settle(post);
     for (const id of refused)
       this.#events.onSendFailed(id, upstreamError('upstream-session-lost', this.options.upstream, event));
     this.#finish(this.#sessionLostError());
@@ -363,6 +396,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   #cancelRequests(): void {
     clearTimeout(this.#listenTimer);
+    this.#check.end();
     this.#serverStream?.close();
     this.#posts.cancelRequests();
   }

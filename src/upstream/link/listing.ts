@@ -17,6 +17,7 @@ import { LIMITS, type LimitName } from '../../limits.ts';
 import { shownText } from '../../peer-text.ts';
 import { endpointsOf } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { isRefusedAsUnknown } from './era-evidence.ts';
 import type { Link } from './link.ts';
 import { workTurn } from '../../work-turn.ts';
 
@@ -207,6 +208,7 @@ export async function listOffer(link: Link, options: ListingOptions): Promise<Li
     dueMs: beganMs + options.timeoutMs,
   };
   const failures: GatewayError[] = [];
+  const missing: GatewayError[] = [];
   let readLists = 0;
   const read = async (name: ListMember): Promise<ListItems | undefined> => {
     const list = LISTS[name];
@@ -216,12 +218,15 @@ export async function listOffer(link: Link, options: ListingOptions): Promise<Li
       readLists++;
       return items;
     } catch (thrown) {
-      failures.push(listFailure(thrown, list, connection.upstream));
-      return undefined;
+      const failure = listFailure(thrown, list, connection.upstream);
+      // Some servers declare what they do not have. A list that was there before comes back.
+      const isMissing = isRefusedAsUnknown(failure) && name !== 'tools' && (options.known()?.[name] ?? []).length === 0;
+      (isMissing ? missing : failures).push(failure);
+      return isMissing ? EMPTY_LIST : undefined;
     }
   };
   const found = new Map(await Promise.all(LIST_MEMBERS.map(async (name) => [name, await read(name)] as const)));
-  const failure = failures[0];
+  const failure = failures[0] ?? (readLists === 0 ? missing[0] : undefined);
   if (failure !== undefined && (readLists === 0 || connection.isClosed)) throw failure;
   const known = failure === undefined ? undefined : options.known();
   const lists = perList((name) => found.get(name) ?? knownList(LISTS[name], known?.[name] ?? []));

@@ -132,6 +132,11 @@ const ALL = { tools: {}, prompts: {}, resources: {} };
 const PROMPTS = [{ name: 'p' }];
 const RESOURCES = [{ name: 'r', uri: 'https://r/' }];
 
+function beginSession({ response }: Served) {
+  response.setHeader('mcp-session-id', 's-1');
+  return { protocolVersion: '2025-11-25', capabilities: ALL, serverInfo: { name: 'scripted', version: '1' } };
+}
+
 const FAULTS: readonly { fault: string; answer: (served: Served) => undefined | Record<string, unknown> }[] = [
   { fault: 'an error', answer: refuseWith({ code: -32_603, message: 'boom' }) },
   { fault: 'HTTP 500', answer: ({ response }) => void response.writeHead(500).end() },
@@ -156,6 +161,25 @@ for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources
       // It is tried again without a client.
       const before = upstream.requests(method).length;
       await waitUntil(() => upstream.requests(method).length > before);
+    });
+  }
+
+  for (const status of [404, 405, 501]) {
+    // M-028
+    test(`HTTP ${status} as answer to ${method} hides no other list`, TIMEOUT, async () => {
+      const script = { capabilities: ALL, tools: [tool('t')], prompts: PROMPTS, resources: RESOURCES };
+      const refuse = ({ response }: Served) => void response.writeHead(status).end();
+      await using upstream = await legacyUpstream({
+        ...script,
+        answers: { initialize: beginSession, [method]: refuse },
+      });
+      await using gateway = await openGateway({ up: { url: upstream.url } });
+      assert.deepEqual(await namesIn(gateway, 'tools'), method === 'tools/list' ? [] : ['up__t']);
+      assert.deepEqual(await namesIn(gateway, 'prompts'), method === 'prompts/list' ? [] : ['up__p']);
+      assert.deepEqual(await namesIn(gateway, 'resources'), method === 'resources/list' ? [] : ['r']);
+      // A server of tools has them. Another list that it declares may be missing.
+      assert.equal((await statusOf(gateway)).state, method === 'tools/list' ? 'degraded' : 'ready');
+      assert.equal(upstream.requests('initialize').length, 1);
     });
   }
 
@@ -192,6 +216,20 @@ test('a list that fails later keeps its items, and is ready when it can be read'
   resources = [{ name: 'later', uri: 'https://later/' }];
   assert.deepEqual(await namesIn(gateway, 'resources', { sampling: {} }), ['later']);
   await waitUntil(async () => (await statusOf(gateway)).state === 'ready');
+});
+
+// M-028
+test('a list that is answered HTTP 404 later keeps its items', TIMEOUT, async () => {
+  let fails = false;
+  const list = ({ response }: Served) => (fails ? void response.writeHead(404).end() : { resources: RESOURCES });
+  const script = { capabilities: ALL, tools: [tool('t')], prompts: PROMPTS, answers: { 'resources/list': list } };
+  await using upstream = await legacyUpstream(script);
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  assert.deepEqual(await namesIn(gateway, 'resources'), ['r']);
+  fails = true;
+  assert.deepEqual(await namesIn(gateway, 'tools', { elicitation: {} }), ['up__t']);
+  await waitUntil(async () => (await statusOf(gateway)).state === 'degraded');
+  assert.deepEqual(await namesIn(gateway, 'resources', { elicitation: {} }), ['r']);
 });
 
 // M-029
