@@ -15,6 +15,8 @@ export interface ErrorResponse {
   readonly retryAfterMs: number | undefined;
   /** The scopes that a 403 asks for; empty for unknown ones, undefined if it does not. */
   readonly missingScopes?: string | undefined;
+  /** Whether it asks for credentials. */
+  readonly hasChallenge?: boolean;
   /** The `Location` of a redirect; for operators only. */
   readonly location?: string | undefined;
 }
@@ -119,7 +121,7 @@ export function interpretErrorResponse(
  */
 export function statusFailure(
   upstream: string,
-  { status, retryAfterMs, missingScopes, location }: ErrorResponse,
+  { status, retryAfterMs, missingScopes, hasChallenge, location }: ErrorResponse,
   reason?: string,
 ): GatewayError {
   const cause = new HttpStatusError(status, location);
@@ -130,6 +132,12 @@ export function statusFailure(
     const which = missingScopes === '' ? 'further scopes' : `the scopes "${missingScopes}"`;
     const event = `needs ${which} for this request (HTTP 403), which our credentials lack; an operator has to add them`;
     return failure('upstream-unavailable', event, { executed: 'no', retryable: false });
+  }
+  if (status === 403 && hasChallenge !== true) {
+    const event =
+      'refused the request (HTTP 403): its credentials, or a rule of the server or a proxy, do not allow it';
+    // Some servers pass on what the service behind a tool has answered.
+    return failure('upstream-unavailable', event, { executed: 'unknown', retryable: false });
   }
   if (status === 401 || status === 403) {
     const event = `got no credentials that it accepts (HTTP ${status}); an operator has to configure them`;

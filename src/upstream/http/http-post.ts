@@ -244,6 +244,7 @@ export class UpstreamPost implements WireHandler {
       body: undefined,
       retryAfterMs: retryAfterMs(headers, Date.now()),
       missingScopes: status === 403 ? missingScopes(headers) : undefined,
+      hasChallenge: headers['www-authenticate'] !== undefined,
       location: redirectLocation(status, headers),
     };
     const type = mediaType(headers);

@@ -103,6 +103,18 @@ for (const { status, code, executed, says } of statuses) {
   });
 }
 
+test('HTTP 403 without a challenge may be about the one request', LIMIT, async () => {
+  await using server = await serve((_request, response) => response.writeHead(403).end());
+  await using peer = await connect(server.url);
+  peer.request(2);
+  const { message, data } = toRpcError(await peer.failure(2));
+  assert.match(
+    message,
+    /refused the request \(HTTP 403\): its credentials, or a rule of the server or a proxy, do not/,
+  );
+  assert.partialDeepStrictEqual(data, { executed: 'unknown', retryable: false });
+});
+
 // SEC-32
 test('no redirect is followed, to the same or another origin', LIMIT, async () => {
   await using elsewhere = await serve((request, response) => json(response, result(request.id)));

@@ -222,6 +222,7 @@ for (const { status, type, body, ...text } of refusals) {
         ...text,
         retryAfterMs: 3_000,
         missingScopes: undefined,
+        hasChallenge: false,
         location: undefined,
       });
       await owner.ending();
