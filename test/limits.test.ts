@@ -70,6 +70,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/lists/problem-reports.ts MAX_REPORTED',
     'gateway/questions/safe-question.ts MAX_HOST_CHARS',
     'protocol/completion.ts MAX_VALUES',
+    'protocol/framing/lines.ts MAX_CUT_BYTES',
     'upstream/http/http-failure.ts MAX_MESSAGE_CHARS',
     'upstream/http/http-headers.ts MAX_SCOPES_CHARS',
   ],
@@ -139,6 +140,8 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
   'another page or metric shows it': [
     // `gateway.limits.messageTotal`
     'compose/transports.ts MAX_RECEIVING_BYTES',
+    // docs/limits.md, `gateway.limits.message`
+    'protocol/framing/oversized-message.ts MOST_TIMES',
     // `linkspan_internal_refused_total`
     'replicas/incoming-channel.ts MAX_EXCHANGES',
   ],

@@ -2,6 +2,7 @@ import { StringDecoder } from 'node:string_decoder';
 
 import { oneLine } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
+import { OversizedMessage } from './oversized-message.ts';
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 
 /** An SSE comment: keeps a connection alive, and readers ignore it. */
@@ -9,6 +10,10 @@ export const COMMENT = ':\n\n';
 
 /** The ways in which a blank line ends an event. */
 const BLANK_LINES = ['\n\n', '\n\r\n', '\r\r'];
+const AFTER_BLANK_LINE = new RegExp(`(?<=${BLANK_LINES.join('|')})`);
+
+/** Beginning of an unfinished event that is kept, since the parser does not show it. */
+const HEAD_CHARS = 1_024;
 
 /** Bytes of events without data that count like one comment. */
 const IGNORED_BYTES = 1_024;
@@ -40,13 +45,19 @@ export class EventReader {
   readonly #decoder = new StringDecoder('utf8');
   readonly #limitChars: number;
   readonly #onIgnored: (() => void) | undefined;
+  readonly #onOversized: ((message: OversizedMessage) => boolean) | undefined;
   #pendingBytes = 0;
+  /** The beginning of the unfinished event. */
+  #head = '';
+  /** The event beyond the limit that is being skipped. */
+  #oversized: OversizedMessage | undefined;
 
   /**
    * @param position is updated before `onEvent` is called, also by events without data.
    * @param limitChars the largest accepted event, in UTF-16 code units.
    * @param onLimit called for an event id that is too long. From such an event on, the stream cannot be resumed.
    * @param onIgnored called for each comment, each line that is no known field, and each KiB of events without data.
+   * @param onOversized called for an event beyond the limit when it has been skipped. Returns false if the stream cannot go on. Default: it cannot.
    */
   constructor(
     position: StreamPosition,
@@ -54,9 +65,11 @@ export class EventReader {
     onEvent: (type: string, data: string) => void,
     onLimit?: (limit: LimitName) => void,
     onIgnored?: () => void,
+    onOversized?: (message: OversizedMessage) => boolean,
   ) {
     this.#limitChars = limitChars;
     this.#onIgnored = onIgnored;
+    this.#onOversized = onOversized;
     this.#parser = createParser({
       maxBufferSize: limitChars,
       onId(id) {
@@ -68,18 +81,19 @@ export class EventReader {
         position.retryMs = retryMs;
       },
       onEvent: ({ event, data }) => {
+        if (data.length > limitChars) return this.#cut();
         this.#pendingBytes = 0;
-        if (data.length > limitChars) throw new EventTooLargeError(limitChars);
+        this.#head = '';
         onEvent(event ?? 'message', data);
       },
       onComment: (comment) => {
         this.#pendingBytes = Math.max(0, this.#pendingBytes - comment.length - COMMENT.length);
         onIgnored?.();
       },
-      onError(error) {
+      onError: (error) => {
         // The other errors concern fields that the specification tells readers to ignore.
-        if (error.type === 'max-buffer-size-exceeded') throw new EventTooLargeError(limitChars);
-        onIgnored?.();
+        if (error.type === 'max-buffer-size-exceeded') this.#cut();
+        else onIgnored?.();
       },
     });
   }
@@ -92,13 +106,64 @@ export class EventReader {
   /** Parses the next bytes. @throws {EventTooLargeError} The reader cannot be used afterwards. */
   feed(chunk: Buffer): void {
     const text = this.#decoder.write(chunk);
-    this.#pendingBytes += chunk.length;
-    this.#parser.feed(text);
-    // The parser does not report the end of an event without data.
-    if (this.#pendingBytes === 0 || !BLANK_LINES.some((end) => text.includes(end))) return;
-    for (let bytes = this.#pendingBytes; bytes > 0; bytes -= IGNORED_BYTES) this.#onIgnored?.();
-    this.#pendingBytes = 0;
+    const isNearLimit = this.#oversized !== undefined || this.#pendingBytes + chunk.length > this.#limitChars;
+    if (!isNearLimit) {
+      this.#parse(text, chunk.length);
+      if (this.#oversized !== undefined) throw new EventTooLargeError(this.#limitChars);
+      return;
+    }
+    // The parser drops what follows an event beyond the limit, so it gets one event at a time. A blank line may be in two chunks.
+    const before = this.#oversized?.tail.slice(-2) ?? '';
+    const [first = '', ...others] = `${before}${text}`.split(AFTER_BLANK_LINE);
+    for (const part of [first.slice(before.length), ...others]) this.#feedPart(part);
   }
+
+  #feedPart(part: string): void {
+    if (this.#oversized === undefined) this.#parse(part, Buffer.byteLength(part));
+    const oversized = this.#oversized;
+    if (oversized === undefined) return;
+    oversized.add(part);
+    if (oversized.isEndless) throw new EventTooLargeError(this.#limitChars);
+    if (!BLANK_LINES.some((end) => oversized.tail.endsWith(end))) return;
+    this.#oversized = undefined;
+    if (this.#onOversized?.(oversized) !== true) throw new EventTooLargeError(this.#limitChars);
+  }
+
+  /** Begins to skip the unfinished event. */
+  #cut(): void {
+    if (this.#onOversized === undefined) throw new EventTooLargeError(this.#limitChars);
+    this.#oversized = new OversizedMessage(this.#limitChars);
+    this.#oversized.add(this.#head);
+  }
+
+  #parse(text: string, bytes: number): void {
+    this.#pendingBytes += bytes;
+    this.#parser.feed(text);
+    if (this.#oversized !== undefined) {
+      this.#parser.reset();
+      this.#pendingBytes = 0;
+      this.#head = '';
+      return;
+    }
+    const end = endOfEvents(text);
+    if (end > 0) this.#head = '';
+    if (this.#head.length < HEAD_CHARS) this.#head += text.slice(end, end + HEAD_CHARS);
+    if (end === 0) return;
+    // The parser does not report the end of an event without data.
+    const rest = text.length - end;
+    for (let ignored = this.#pendingBytes - rest; ignored > 0; ignored -= IGNORED_BYTES) this.#onIgnored?.();
+    this.#pendingBytes = rest;
+  }
+}
+
+/** Returns where the last event ends that ends in this text; 0 if none does. */
+function endOfEvents(text: string): number {
+  if (text.endsWith('\n\n')) return text.length;
+  const ends = BLANK_LINES.map((end) => {
+    const at = text.lastIndexOf(end);
+    return at < 0 ? 0 : at + end.length;
+  });
+  return Math.max(...ends);
 }
 
 export interface EventFields {

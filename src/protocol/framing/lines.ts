@@ -5,6 +5,9 @@ const MIN_BUFFER_BYTES = 4_096;
 /** A larger buffer is released after its line. */
 const MAX_REUSED_BYTES = 65_536;
 
+/** The longest beginning of a line that exceeds the limit. */
+const MAX_CUT_BYTES = 65_536;
+
 const EMPTY = Buffer.alloc(0);
 
 /**
@@ -14,6 +17,9 @@ const EMPTY = Buffer.alloc(0);
  * @param isCut whether the line exceeds the limit. Then `line` is its beginning, and the rest is discarded.
  */
 type OnLine = (line: string, isCut: boolean) => void;
+
+/** Receives what follows the beginning of a line that exceeds the limit. @param isEnd whether the line ends with these bytes, of which there may be none. */
+type OnRest = (bytes: Buffer, isEnd: boolean) => void;
 
 /**
  * Splits a byte stream into lines that end in LF or CRLF. Empty lines are only counted.
@@ -26,15 +32,17 @@ export class LineSplitter {
   limitBytes: number;
   readonly #onLine: OnLine;
   readonly #onEmpty: (() => void) | undefined;
+  readonly #onRest: OnRest | undefined;
   #partial: Buffer = EMPTY;
   #partialBytes = 0;
   #isSkipping = false;
 
   /** @param onEmpty called for each empty line. */
-  constructor(limitBytes: number, onLine: OnLine, onEmpty?: () => void) {
+  constructor(limitBytes: number, onLine: OnLine, onEmpty?: () => void, onRest?: OnRest) {
     this.limitBytes = limitBytes;
     this.#onLine = onLine;
     this.#onEmpty = onEmpty;
+    this.#onRest = onRest;
   }
 
   /** Bytes of the unfinished line. */
@@ -48,29 +56,43 @@ export class LineSplitter {
       const end = chunk.indexOf(LF, start);
       if (end < 0) break;
       if (this.#isSkipping) {
-        this.#isSkipping = false;
+        this.#skip(chunk.subarray(start, end), true);
       } else if (this.#partialBytes === 0) {
         this.#emit(chunk, start, end);
       } else {
         this.#append(chunk, start, end);
-        this.#emitPartial();
-        this.#isSkipping = false;
+        if (this.#isSkipping) this.#skip(EMPTY, true);
+        else this.#emitPartial();
       }
       start = end + 1;
     }
-    if (start < chunk.length && !this.#isSkipping) this.#append(chunk, start, chunk.length);
+    if (start === chunk.length) return;
+    if (this.#isSkipping) this.#skip(chunk.subarray(start), false);
+    else this.#append(chunk, start, chunk.length);
   }
 
   /** Ends the stream and reports its last line, which has no line break. */
   end(): void {
-    if (this.#partialBytes > 0) this.#emitPartial();
+    if (this.#isSkipping) this.#skip(EMPTY, true);
+    else if (this.#partialBytes > 0) this.#emitPartial();
   }
 
   #emit(bytes: Buffer, start: number, end: number): void {
     const stop = end > start && bytes[end - 1] === CR ? end - 1 : end;
     if (stop === start) return this.#onEmpty?.();
-    const isCut = stop - start > this.limitBytes;
-    this.#onLine(bytes.toString('utf8', start, isCut ? start + this.limitBytes : stop), isCut);
+    if (stop - start > this.limitBytes) this.#cut(bytes.subarray(start, stop), true);
+    else this.#onLine(bytes.toString('utf8', start, stop), false);
+  }
+
+  #cut(line: Buffer, isEnd: boolean): void {
+    const bytes = Math.min(this.limitBytes, MAX_CUT_BYTES);
+    this.#onLine(line.toString('utf8', 0, bytes), true);
+    this.#skip(line.subarray(bytes), isEnd);
+  }
+
+  #skip(bytes: Buffer, isEnd: boolean): void {
+    this.#isSkipping = !isEnd;
+    this.#onRest?.(bytes, isEnd);
   }
 
   #emitPartial(): void {
@@ -102,10 +124,10 @@ export class LineSplitter {
     const isOver = end - start > room || (needed > this.limitBytes && this.#partial[needed - 1] !== CR);
     if (!isOver) return;
     // #emit would take a CR at the end for part of a line break, but more of this line follows.
-    const head = this.#partial.toString('utf8', 0, this.limitBytes);
+    const line = this.#partial.subarray(0, needed);
     this.#partial = EMPTY;
     this.#partialBytes = 0;
-    this.#isSkipping = true;
-    this.#onLine(head, true);
+    this.#cut(line, false);
+    this.#skip(chunk.subarray(start + taken, end), false);
   }
 }

@@ -1,6 +1,7 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
 import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
+import type { OversizedMessage } from '../../protocol/framing/oversized-message.ts';
 import { wireFailure } from './http-failure.ts';
 import { compressionOf, mediaType, redirectLocation, retryAfterMs } from './http-headers.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
@@ -26,6 +27,8 @@ export interface EventGetHandler {
   onHeaders?(headers: ResponseHeaders): void;
   onOpen?(): void;
   onEvent(type: string, data: string): void;
+  /** Called for an event beyond the limit when it has been skipped. Returns false if the stream must end. Default: it must. */
+  readonly onOversized?: ((message: OversizedMessage) => boolean) | undefined;
   /** Called once, unless the GET was cancelled. */
   onEnd(end: StreamEnd): void;
 }
@@ -65,7 +68,7 @@ export class EventGet implements WireHandler {
       if (type !== 'message' || data === '') ignored.count();
       events.onEvent(type, data);
     };
-    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => ignored.count());
+    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit, () => ignored.count(), events.onOversized);
     this.#received = receiving.join(upstream, {
       hold: () => this.#controller?.hold(),
       resume: () => this.#controller?.resume(),

@@ -1,6 +1,7 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { isCode } from '../../thrown.ts';
+import { oversizedAnswer } from '../rpc/malformed-answer.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
@@ -327,7 +328,7 @@ export class UpstreamPost implements WireHandler {
       return;
     }
     const { upstream, messageBytes } = this.#handler.options;
-    this.fail(upstreamError('too-large', upstream, `answered with more than ${messageBytes} bytes`));
+    this.fail(oversizedAnswer(upstream, messageBytes));
   }
 
   #protocolError(problem: string): GatewayError {

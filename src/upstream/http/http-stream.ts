@@ -4,7 +4,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import { backoffMs } from '../rpc/backoff.ts';
-import { EventGet, type ReadingOptions, type StreamEnd } from './http-get.ts';
+import { EventGet, type EventGetHandler, type ReadingOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 export interface Attempts {
@@ -139,6 +139,7 @@ export interface ReconnectingStreamParts {
   inSession(): boolean;
   /** Receives the text of a message or batch. */
   onText(text: string): void;
+  readonly onOversized?: EventGetHandler['onOversized'];
   onHeaders(headers: ResponseHeaders): void;
   /** Called when a GET has opened a stream or has ended. */
   onAttempt?(): void;
@@ -194,6 +195,7 @@ export class ReconnectingStream {
         hasEvent = true;
         if (type === 'message' && data !== '') this.#parts.onText(data);
       },
+      onOversized: this.#parts.onOversized,
       onHeaders: (headers) => this.#parts.onHeaders(headers),
       onOpen: () => this.#parts.onAttempt?.(),
       onEnd: (end) => {

@@ -1,4 +1,4 @@
-import { malformedAnswer, wasAnswerTo } from '../rpc/malformed-answer.ts';
+import { malformedAnswer, oversizedAnswer, wasAnswerTo } from '../rpc/malformed-answer.ts';
 import type { DroppedMessages } from '../rpc/dropped-messages.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { Logger } from 'pino';
@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 import type { HttpTarget, UpstreamTimeouts } from '../../config/values/upstream-config.ts';
 import { type GatewayError, upstreamError } from '../../errors.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
+import type { OversizedMessage } from '../../protocol/framing/oversized-message.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import { Cookies } from './cookies.ts';
@@ -299,7 +300,21 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     // On the server's stream, an answer names its request.
     const post = about ?? this.#posts.get(sentBackId(error.id))?.post;
     if (post?.id === undefined || post.isAnswered || !wasAnswerTo(post.id, error)) return;
-    const failure = malformedAnswer(this.options.upstream, error);
+    this.#failAnswered(post, malformedAnswer(this.options.upstream, error));
+  }
+
+  #onOversized(message: OversizedMessage): boolean {
+    const id = message.answeredId();
+    if (id === undefined) return false;
+    const error = oversizedAnswer(this.options.upstream, this.options.messageBytes);
+    this.options.dropped.logMalformed(undefined, error);
+    this.#events.onDropped(undefined);
+    const post = this.#posts.get(id)?.post;
+    if (post?.isAnswered === false) this.#failAnswered(post, error);
+    return true;
+  }
+
+  #failAnswered(post: UpstreamPost, failure: GatewayError): void {
     const stream = this.#posts.get(post.id)?.stream;
     if (stream === undefined) {
       post.fail(failure);
@@ -338,6 +353,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       ...this.#streamParts({ lastEventId: '', retryMs: undefined }),
       decide: afterServerStreamEnd,
       onText: (text) => this.#read(text, undefined),
+      onOversized: (message) => this.#onOversized(message),
       onAttempt: () => this.#releaseHandshakeQueue(),
       onRefused: (err) => log.warn({ err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {

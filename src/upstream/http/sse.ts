@@ -1,8 +1,9 @@
-import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { malformedAnswer, oversizedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import { resultOrLate, resultUnlessAborted } from '../../deadline.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
+import type { OversizedMessage } from '../../protocol/framing/oversized-message.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import { Cookies } from './cookies.ts';
@@ -70,6 +71,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#stream = new EventGet(this.options, position, {
       onHeaders: (headers) => this.#streamSession.keepCookies(headers),
       onEvent: (type, data) => this.#onEvent(type, data),
+      onOversized: (message) => this.#onOversized(message),
       onEnd: (end) => this.#onEnd(end),
     });
     this.options.wire.dispatch(this.#streamSession.get(position), this.#stream);
@@ -204,14 +206,25 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   /** Fails the request that a malformed message answers, if the message has its id. */
   #onMalformed(error: MessageError): void {
-    const { upstream } = this.options;
     this.options.dropped.logMalformed(undefined, error);
     if (error.limit !== undefined) this.options.onLimit?.(error.limit);
+    this.#failAnswered(sentBackId(error.id), malformedAnswer(this.options.upstream, error));
+  }
+
+  #onOversized(message: OversizedMessage): boolean {
+    const id = message.answeredId();
+    if (id === undefined) return false;
+    const error = oversizedAnswer(this.options.upstream, this.options.messageBytes);
+    this.options.dropped.logMalformed(undefined, error);
+    this.#failAnswered(id, error);
+    return true;
+  }
+
+  #failAnswered(id: number, error: GatewayError): void {
     this.#events.onDropped(undefined);
-    const id = sentBackId(error.id);
     if (this.#isClosed || Number.isNaN(id)) return;
     this.#posts.markAnswered(id);
-    this.#events.onSendFailed(id, malformedAnswer(upstream, error));
+    this.#events.onSendFailed(id, error);
   }
 
   #onEnd(end: StreamEnd): void {

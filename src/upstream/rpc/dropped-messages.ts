@@ -20,7 +20,7 @@ export class DroppedMessages {
   }
 
   /** @param method of the request on whose stream the message arrived. */
-  logMalformed(method: string | undefined, { message, limit }: MessageError): void {
+  logMalformed(method: string | undefined, { message, limit }: Error & Partial<Pick<MessageError, 'limit'>>): void {
     // The message of the error may quote the upstream, so that it is no kind: each one could have a line.
     const before = this.#repeated.dueAfter('malformed', limit ?? '', performance.now());
     if (before === undefined) return;

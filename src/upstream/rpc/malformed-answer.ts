@@ -20,3 +20,8 @@ export function malformedAnswer(upstream: string, error: MessageError): GatewayE
       : `sent an answer that was ${error.message}`;
   return upstreamError('upstream-protocol', upstream, problem, {}, error);
 }
+
+/** Returns the error of a request whose answer is larger than the limit. */
+export function oversizedAnswer(upstream: string, limitBytes: number): GatewayError {
+  return upstreamError('too-large', upstream, `answered with more than ${limitBytes} bytes`);
+}

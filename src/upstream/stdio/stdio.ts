@@ -1,4 +1,4 @@
-import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { malformedAnswer, oversizedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,6 +9,7 @@ import { type Preparsed, RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
+import { OversizedMessage } from '../../protocol/framing/oversized-message.ts';
 import { confine } from './launch/confinement.ts';
 import { childEnvironment } from './launch/environment.ts';
 import type { OwnFiles } from './launch/sandbox.ts';
@@ -105,6 +106,8 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
 class StdioTransport implements Transport {
   /** The member of messages that is going to be read. */
   #preparsed: Preparsed = 'params';
+  /** The line beyond the limit that is being skipped. */
+  #oversized: OversizedMessage | undefined;
   readonly #options: StdioOptions;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #events: TransportEvents;
@@ -201,11 +204,13 @@ class StdioTransport implements Transport {
   #attachListeners(child: ChildProcessWithoutNullStreams): void {
     const onLine = (line: string, isCut: boolean) => {
       if (this.#isFinished) return;
-      if (isCut) this.#tooLarge();
-      else this.#readLine(line);
+      if (!isCut) return this.#readLine(line);
+      this.#oversized = new OversizedMessage(this.#options.messageBytes);
+      this.#oversized.add(line);
     };
     const empty = new IgnoredRate((forMs) => this.pause(forMs));
-    const lines = new LineSplitter(this.#options.messageBytes, onLine, () => empty.count());
+    const onRest = (bytes: Buffer, isEnd: boolean) => this.#skip(bytes, isEnd);
+    const lines = new LineSplitter(this.#options.messageBytes, onLine, () => empty.count(), onRest);
     const onFirstByte = () => this.#events.onFirstByte?.();
     child.stdout.once('data', onFirstByte);
     child.stderr.once('data', onFirstByte);
@@ -302,11 +307,25 @@ class StdioTransport implements Transport {
     this.#addNonProtocolOutput(text, error);
   }
 
-  #addNonProtocolOutput(text: string, reason: unknown): void {
+  /** Skips a line beyond the limit, and fails the request that it answers. The process ends only if the line shows none, or does not end. */
+  #skip(bytes: Buffer, isEnd: boolean): void {
+    const oversized = this.#oversized;
+    if (this.#isFinished || oversized === undefined) return;
+    oversized.add(bytes);
+    if (oversized.isEndless) return this.#tooLarge();
+    if (!isEnd) return;
+    this.#oversized = undefined;
+    const id = oversized.answeredId();
+    if (id === undefined) return this.#tooLarge();
+    const error = oversizedAnswer(this.#options.upstream, this.#options.messageBytes);
+    if (!Number.isNaN(id)) this.#events.onSendFailed(id, error);
+    this.#addNonProtocolOutput(oversized.head, error, true);
+  }
+
+  #addNonProtocolOutput(text: string, reason: unknown, isMessage = text.includes('"jsonrpc"')): void {
     this.#options.onNonProtocolOutput?.();
     if (reason instanceof MessageError && reason.limit !== undefined) this.#options.onLimit?.(reason.limit);
     // A client can cause invalid messages, and the process may be shared: they slow it down, and do not end it.
-    const isMessage = text.includes('"jsonrpc"');
     if (isMessage) this.#events.onDropped(undefined);
     const output = isMessage ? this.#invalidMessages : this.#nonProtocolOutput;
     const limit = output.add(Buffer.byteLength(text), performance.now());

@@ -109,6 +109,59 @@ test('an event beyond the limit is an error, however it is split', () => {
   );
 });
 
+/** Reads a stream whose events beyond 100 characters are skipped. Returns the data of the events, and the ids of what was skipped. */
+function skip(pieces: readonly Uint8Array[]): (string | number | undefined)[] {
+  const seen: (string | number | undefined)[] = [];
+  const position: StreamPosition = { lastEventId: '', retryMs: undefined };
+  const reader = new EventReader(
+    position,
+    100,
+    (_, data) => seen.push(data),
+    undefined,
+    undefined,
+    (message) => {
+      seen.push(message.answeredId());
+      return message.answeredId() !== undefined;
+    },
+  );
+  for (const piece of pieces) reader.feed(Buffer.from(piece));
+  return seen;
+}
+
+const long = 'è'.repeat(300);
+const first = `event: message\ndata: {"jsonrpc":"2.0","id":7,"result":{"a":"${long}"}}\n\n`;
+const last = `id: 4\ndata: {"result":{"a":"${long}"},\ndata: "jsonrpc":"2.0","id":"8"}\n\n`;
+const notice = `data: {"method":"a","params":{"a":"${long}"},"jsonrpc":"2.0"}\n\n`;
+const events = `data: a\n\n${first}${last}: x\n\ndata: b\n\n${notice}id: 5\ndata: c\n\n`;
+const read100 = ['a', 7, 8, 'b', NaN, 'c'];
+
+for (const [name, stream] of [
+  ['LF', events],
+  ['CRLF', events.replaceAll('\n', '\r\n')],
+  ['CR', events.replaceAll('\n', '\r')],
+] as const) {
+  test(`events beyond the limit are skipped, and the others read: ${name}`, () => {
+    assert.deepEqual(skip([bytes(stream)]), read100);
+    // The end of the last event may be the middle of a CRLF.
+    assert.deepEqual(skip(single(`${stream}: x\n`)), read100);
+    fc.assert(
+      fc.property(fc.array(fc.nat(Buffer.byteLength(stream)), { maxLength: 12 }), (cuts) => {
+        const at = [0, ...cuts.toSorted((a, b) => a - b), Buffer.byteLength(stream)];
+        const pieces = at.slice(1).map((end, i) => bytes(stream).subarray(at[i], end));
+        assert.deepEqual(skip(pieces), read100);
+      }),
+    );
+  });
+}
+
+test('an event beyond the limit that shows no request, or does not end, is an error', () => {
+  assert.throws(() => skip([bytes(`data: {"result":{"id":7,"a":"${long}"}}\n\n`)]), EventTooLargeError);
+  const endless = `data: {"jsonrpc":"2.0","id":7,"result":{"a":"${long}`;
+  assert.deepEqual(skip(single(endless)), []);
+  assert.throws(() => skip([bytes(`: ${'\r\n: '.repeat(300)}\r\n${endless}\n\n`)]), EventTooLargeError);
+  assert.throws(() => skip(single(`${endless}${'x'.repeat(1_000)}`)), EventTooLargeError);
+});
+
 test('a comment line of any length is skipped', () => {
   const pieces = Array.from({ length: 50 }, () => bytes('x'.repeat(100)));
   assert.deepEqual(read([...pieces, bytes('\ndata: a\n\n')], 100).events, [['message', 'a']]);

@@ -108,6 +108,25 @@ suite('lines', () => {
     });
   }
 
+  test('what follows the beginning of a too long line is reported to its end', () => {
+    const bytes = Buffer.from('1\n23456789\n\n1234\r\n12345\r\nabcdefgh');
+    const expected = ['1;', '23456789;', '1234;', '12345;', 'abcdefgh;'];
+    fc.assert(
+      fc.property(fc.array(fc.nat(bytes.length), { maxLength: 30 }), (at) => {
+        let seen = '';
+        const splitter = new LineSplitter(
+          4,
+          (line, isCut) => (seen += isCut ? line : `${line};`),
+          undefined,
+          (rest, isEnd) => (seen += rest.toString().replace('\r', '') + (isEnd ? ';' : '')),
+        );
+        for (const chunk of cut(bytes, at)) splitter.push(chunk);
+        splitter.end();
+        assert.equal(seen, expected.join(''));
+      }),
+    );
+  });
+
   // REL-12
   test('bytes split anywhere give the same lines', () => {
     const alphabet = fc.constantFrom('a', 'é', '語', '🙂', '\r', '\n', '\0', '{"a":1}');

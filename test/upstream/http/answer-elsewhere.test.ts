@@ -52,6 +52,20 @@ for (const { what, type, body } of bodies) {
   });
 }
 
+test('an answer beyond the limit on the GET stream fails its request, and no other', LIMIT, async () => {
+  await using server = await serveStreams((id, response, events) => {
+    const text = 'x'.repeat(id === 3 ? 1 : 500_000);
+    response.writeHead(202).end();
+    response.once('close', () => events.write(event(`{"jsonrpc":"2.0","id":${String(id)},"result":{"a":"${text}"}}`)));
+  });
+  await using peer = await connect(server.url, { messageBytes: 100_000 });
+  await peer.greet('2025-06-18');
+  await server.received.find(({ method }) => method === 'GET');
+  for (const id of [2, 3]) peer.request(id, 'tools/call');
+  assert.equal((await peer.failure(2)).code, 'too-large');
+  await peer.answer(3);
+});
+
 test('without a GET stream, a request accepted with 202 fails at once', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (request.method === 'GET') response.writeHead(405).end();

@@ -255,6 +255,20 @@ for (const { what, value } of [
   });
 }
 
+test('an answer beyond the limit fails its request, and no other', LIMIT, async () => {
+  await using server = await legacy((request, response, events) => {
+    response.writeHead(202).end('Accepted');
+    const text = 'x'.repeat(request.id === 8 ? 1 : 500_000);
+    const first = `{"jsonrpc":"2.0","id":${String(request.id)},"result":{"a":"${text}"}}`;
+    const last = `{"result":{"a":"${text}"},"jsonrpc":"2.0","id":${String(request.id)}}`;
+    events.write(event(request.id === 6 ? first : last));
+  });
+  await using peer = await connect(server.url, { kind: 'sse', messageBytes: 100_000 });
+  for (const id of [6, 7, 8]) peer.request(id);
+  for (const id of [6, 7]) assert.equal((await peer.failure(id)).code, 'too-large');
+  await peer.answer(8);
+});
+
 const BROKEN = '{"jsonrpc":"2.0","id":1,"result":{"text":"\\q"}}';
 
 for (const { type, answer } of [

@@ -52,18 +52,58 @@ suite('messages over stdio', { concurrency: 1 }, () => {
   });
 
   // REL-12
-  test('a line of exactly the limit is read, and one byte more ends the process', LIMIT, async () => {
+  test('a line of exactly the limit is read, and one byte more fails its request', LIMIT, async () => {
     const line = response(0, 'é'.repeat(2_000));
     const messageBytes = Buffer.byteLength(line);
     await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes });
     await stdio.call('print', { text: `${line}\r\n` });
     assert.equal(stdio.answer(0)?.string('text')?.length, 2_000);
 
-    stdio.send('print', { text: `${line} \n` });
-    const error = await stdio.closed;
-    assert.equal(error.code, 'too-large');
-    assert.match(error.message, new RegExp(`more than ${messageBytes} bytes`));
+    await stdio.call('print', { text: `${line} \n` });
+    assert.equal(stdio.failed.get(0)?.code, 'too-large');
+    assert.match(stdio.failed.get(0)?.message ?? '', new RegExp(`more than ${messageBytes} bytes`));
+    assert.equal(stdio.closings, 0);
   });
+
+  const text = 'x'.repeat(3_000);
+  for (const [what, large] of [
+    ['the id first', `{"jsonrpc":"2.0","id":7,"result":{"text":"${text}"}}`],
+    ['the id first, with spaces', `{ "id" : "7", "jsonrpc" : "2.0", "error" : {"message":"${text}"} }`],
+    ['the id last', `{"result":{"id":8,"text":"${text}"},"jsonrpc":"2.0","id":7}\r`],
+    ['the version last', `{"result":{"id":8,"text":"${text}","a":{"id":8}},"id":7,"jsonrpc":"2.0"}`],
+  ] as const) {
+    // REL-12
+    test(`an answer beyond the limit fails its request alone: ${what}`, LIMIT, async () => {
+      await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes: 1_000 });
+      await stdio.call('print', { text: `${large}\n${response(8, 'small')}\n` });
+      assert.deepEqual([...stdio.failed.keys()], [7]);
+      assert.equal(stdio.failed.get(7)?.code, 'too-large');
+      assert.equal(stdio.answer(8)?.string('text'), 'small');
+      assert.equal(stdio.closings, 0);
+    });
+  }
+
+  test('a notification or a request beyond the limit is dropped', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes: 1_000 });
+    const members = `"method":"a","params":{"text":"${text}"}`;
+    const large = [`{"jsonrpc":"2.0",${members}}`, `{${members},"id":7}`, `{"id":7,"jsonrpc":"2.0",${members}}`];
+    await stdio.call('print', { text: `${large.join('\n')}\n` });
+    assert.deepEqual([stdio.failed.size, stdio.closings, stdio.junk], [0, 0, 3]);
+  });
+
+  // R6
+  for (const [what, line] of [
+    ['that shows no request', `{"result":{"text":"${text}","a":{"id":7}}}\n`],
+    ['of eight times the limit', `{"jsonrpc":"2.0","id":7,"result":{"text":"${text.repeat(3)}`],
+  ] as const) {
+    test(`a line beyond the limit ${what} ends the process`, LIMIT, async () => {
+      await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes: 1_000 });
+      stdio.send('print', { text: line });
+      const error = await stdio.closed;
+      assert.equal(error.code, 'too-large');
+      assert.match(error.message, /more than 1000 bytes/);
+    });
+  }
 
   // R6 REL-11
   test('a gibibyte without a line break ends the process in bounded memory', LIMIT, async () => {
