@@ -8,6 +8,9 @@ import type { Outgoing } from '../rpc/transport.ts';
 /** Bytes that are written to the pipe at once. Messages that are not written yet can still be removed. */
 const WRITE_BYTES = 65_536;
 
+/** Smaller messages have the bound for themselves. So one principal, with most of the turns of a process, cannot fill it for the others. */
+const SMALL_BYTES = LIMITS.stdinQueueBytes / 32;
+
 /** If the process reads nothing for this long, the messages that it cannot have received fail. */
 const STALL_MS = 5_000;
 
@@ -30,6 +33,8 @@ export class StdinQueue {
   #waiting: WaitingMessage[] = [];
   /** Bytes in the queue and in the write in flight. */
   #bytes = 0;
+  /** Those of small messages. */
+  #smallBytes = 0;
   #isScheduled = false;
   #isWriting = false;
   #isStalled = false;
@@ -68,17 +73,17 @@ export class StdinQueue {
       this.#refuse(message, this.#closedError());
       return;
     }
+    const line = `${oneLine(message.text)}\n`;
+    const bytes = Buffer.byteLength(line);
     // A single message may exceed the bound, so that each can be sent.
-    const isFull = this.#bytes >= LIMITS.stdinQueueBytes;
+    const isFull = (bytes > SMALL_BYTES ? this.#bytes : this.#smallBytes) >= LIMITS.stdinQueueBytes;
     if (isFull) this.#onLimit?.('stdinQueueBytes');
     if (this.#isStalled || isFull) {
       this.#refuse(message, this.#overloadedError());
       return;
     }
-    const line = `${oneLine(message.text)}\n`;
-    const bytes = Buffer.byteLength(line);
     this.#waiting.push({ message, line, bytes });
-    this.#bytes += bytes;
+    this.#count(bytes, 1);
     if (this.#isScheduled || this.#isWriting || this.#isBroken) return;
     this.#isScheduled = true;
     // One write after all sockets of this turn: with 32 callers this saves a third of the CPU, and one caller loses nothing.
@@ -89,7 +94,7 @@ export class StdinQueue {
   forget(id: number): void {
     const at = this.#waiting.findIndex(({ message }) => message.id === id);
     const [taken] = at < 0 ? [] : this.#waiting.splice(at, 1);
-    if (taken !== undefined) this.#bytes -= taken.bytes;
+    if (taken !== undefined) this.#count(taken.bytes, -1);
   }
 
   /** Writes the queue, then ends the pipe. */
@@ -115,6 +120,11 @@ export class StdinQueue {
     this.#refuseWaiting(this.#closedError());
   }
 
+  #count(bytes: number, sign: 1 | -1): void {
+    this.#bytes += sign * bytes;
+    if (bytes <= SMALL_BYTES) this.#smallBytes += sign * bytes;
+  }
+
   readonly #flush = () => {
     this.#isScheduled = false;
     if (this.#isBroken || this.#isWriting) return;
@@ -134,19 +144,19 @@ export class StdinQueue {
 
     const batch = this.#waiting.splice(0, count);
     this.#isWriting = true;
-    this.#pipe.write(text, (error) => this.#onWritten(bytes, error));
+    this.#pipe.write(text, (error) => this.#onWritten(batch, error));
     // A pipe that fails at once has accepted no byte; a pipe that fails later may have accepted some.
     if (this.#pipe.errored !== null) this.#waiting.unshift(...batch);
     else if (this.#pipe.writableLength > 0) this.#stallTimer = setTimeout(this.#onStall, STALL_MS);
   };
 
-  #onWritten(bytes: number, error: Error | null | undefined): void {
+  #onWritten(batch: readonly WaitingMessage[], error: Error | null | undefined): void {
     clearTimeout(this.#stallTimer);
     // The transport gets the error event of the pipe, and closes this queue.
     if (error !== null && error !== undefined) return;
     this.#isWriting = false;
     this.#isStalled = false;
-    this.#bytes -= bytes;
+    for (const { bytes } of batch) this.#count(bytes, -1);
     this.#flush();
   }
 
@@ -160,7 +170,7 @@ export class StdinQueue {
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const { message, bytes } of waiting) {
-      this.#bytes -= bytes;
+      this.#count(bytes, -1);
       this.#refuse(message, error);
     }
   }

@@ -77,7 +77,8 @@ test('a request that is forgotten before its write is never written', async () =
 test('limit stdinQueueBytes: a request is not executed, other messages are dropped', async () => {
   const { failed, reached, queue, send } = queueOf();
   send(1, `"${'x'.repeat(LIMITS.stdinQueueBytes - 10)}"`);
-  send(3);
+  const kibibytes16 = `"${'x'.repeat(16_381)}"`;
+  for (let id = 10; id < 74; id++) send(id, kibibytes16);
   assert.deepEqual(reached, []);
   send(2);
   queue.add({ text: '{}', method: 'notifications/cancelled' });
@@ -86,6 +87,26 @@ test('limit stdinQueueBytes: a request is not executed, other messages are dropp
   assert.match(failed.get(2)?.detail.message ?? '', /^more messages than 1048576 bytes wait for upstream/);
   assert.equal(queue.dropped, 1);
   assert.deepEqual(reached, ['stdinQueueBytes', 'stdinQueueBytes']);
+  queue.close(EXIT);
+});
+
+test('small messages are not refused because large ones wait', async () => {
+  const { pipe, failed, queue, send } = queueOf();
+  const large = `"${'x'.repeat(LIMITS.stdinQueueBytes)}"`;
+  send(1, large);
+  await turn();
+  send(2, large);
+  send(3);
+  assert.deepEqual([...failed.keys()], [2]);
+  pipe.accept();
+  send(4, large);
+  assert.deepEqual([...failed.keys()], [2]);
+  pipe.accept();
+  await turn();
+  assert.deepEqual(
+    pipe.writes.map((text) => text.length),
+    [large.length + 1, 9, large.length + 1],
+  );
   queue.close(EXIT);
 });
 
