@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { settlesWithin } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 import type { AuditEvent } from './audit-event.ts';
 import type { AuditWriter } from './audit-writer.ts';
@@ -20,6 +21,8 @@ const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 10_000;
 /** The longest time that the end of the process waits for writes to begin. */
 export const CLOSE_MS = 10_000;
+/** The time after that in which the last write may end. */
+const LAST_WRITE_MS = 1_000;
 
 /** The settings of an {@link AuditLog}. */
 export interface AuditLogSettings {
@@ -32,7 +35,7 @@ export interface AuditLogSettings {
 export interface AuditLogEvents extends ChainEvents {
   /** Records that found no room in the queue. */
   onDropped(count: number): void;
-  /** A write that failed. Its records are written later. */
+  /** A write that failed, or that lasts too long. Its records are written later. */
   onFailed(): void;
   /** Runs when writing begins to fail. */
   onFailing(error: unknown): void;
@@ -78,6 +81,7 @@ export class AuditLog implements AuditWriter {
   /** The wait of the timer in milliseconds. */
   #timerMs = 0;
   #working: Promise<void> | undefined;
+  #lateness: NodeJS.Timeout | undefined;
   #upkeptMs = 0;
   #isClosed = false;
   /** No write begins after it, by {@link performance.now}. */
@@ -89,10 +93,13 @@ export class AuditLog implements AuditWriter {
     this.#chain = new ChainWriter(parts);
   }
 
-  /** Continues the chain of the sink. If the first record cannot be written, it is written later. */
+  /** Continues the chain of the sink. If the first record cannot be written within 5 s, it is written later. */
   static async open(parts: AuditLogParts): Promise<AuditLog> {
     const log = new AuditLog(parts);
-    await log.#begin();
+    await settlesWithin(
+      log.#run(() => log.#begin()),
+      COMMIT_MS,
+    );
     return log;
   }
 
@@ -120,7 +127,6 @@ export class AuditLog implements AuditWriter {
       await this.#upkeep();
     } catch (thrown) {
       this.#fail(thrown);
-      this.#wakeIn(this.#retryMs);
     }
   }
 
@@ -231,11 +237,26 @@ export class AuditLog implements AuditWriter {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#working ??= this.#work().finally(() => {
+    void this.#run(() => this.#work());
+  }
+
+  /** Runs steps that write, unless others run, and wakes up later if something is left. */
+  #run(steps: () => Promise<void>): Promise<void> {
+    if (this.#working !== undefined) return this.#working;
+    this.#beginRound();
+    return (this.#working = steps().finally(() => {
+      clearTimeout(this.#lateness);
       this.#working = undefined;
       if (this.#queue.length > 0 || this.#texts.hasLate || this.#failure !== undefined) this.#wakeIn(GATHER_MS);
       else if (this.#chain.isDirty) this.#wakeIn(UPKEEP_MS);
-    });
+    }));
+  }
+
+  /** Reports a round of writes that lasts so long that calls are refused. One that hangs does not fail by itself. */
+  #beginRound(): void {
+    clearTimeout(this.#lateness);
+    const late = () => this.#report(new Error('a write has not ended for 5 s: its destination stands still'));
+    this.#lateness = setTimeout(late, COMMIT_MS).unref();
   }
 
   /** Writes all records of the queue, one batch after the other. Never rejects. */
@@ -244,6 +265,7 @@ export class AuditLog implements AuditWriter {
     try {
       do {
         if (performance.now() >= this.#lastWriteMs) return;
+        this.#beginRound();
         if (this.#chain.inDoubt !== undefined) await this.#writeAgain(this.#chain.inDoubt);
         if (this.#queue.length > 0 || this.#dropped > 0 || this.#chain.isSegmentDue) await this.#writeBatch();
         // Under load the queue is never empty. A failed upkeep is not over before it succeeds.
@@ -316,6 +338,14 @@ export class AuditLog implements AuditWriter {
 
   /** Rejects the calls that wait, and writes the other records later. */
   #fail(thrown: unknown): void {
+    this.#report(thrown);
+    for (const { waiter } of this.#queue) waiter?.reject(unavailable());
+    this.#queue = this.#queue.filter(({ waiter, isRefused }) => waiter === undefined && !isRefused);
+    this.#queuedBytes = this.#queue.reduce((sum, { bytes }) => sum + bytes, this.#chain.inDoubt?.bytes ?? 0);
+    this.#retryMs = Math.min(2 * this.#retryMs, LAST_RETRY_MS);
+  }
+
+  #report(thrown: unknown): void {
     const { events } = this.#parts;
     events.onFailed();
     if (this.#failure === undefined) {
@@ -323,10 +353,6 @@ export class AuditLog implements AuditWriter {
       events.onFailing(thrown);
     }
     this.#failure = thrown;
-    for (const { waiter } of this.#queue) waiter?.reject(unavailable());
-    this.#queue = this.#queue.filter(({ waiter, isRefused }) => waiter === undefined && !isRefused);
-    this.#queuedBytes = this.#queue.reduce((sum, { bytes }) => sum + bytes, this.#chain.inDoubt?.bytes ?? 0);
-    this.#retryMs = Math.min(2 * this.#retryMs, LAST_RETRY_MS);
   }
 
   #recover(): void {
@@ -336,7 +362,7 @@ export class AuditLog implements AuditWriter {
     this.#droppedInAll = 0;
   }
 
-  /** Writes all records, a last one and the head, and tries for 10 s if that fails. Releases the sink. Never rejects. */
+  /** Writes all records, a last one and the head, and tries for 10 s if that fails or hangs. Releases the sink. Never rejects. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.record({ kind: 'stopped' });
@@ -344,16 +370,20 @@ export class AuditLog implements AuditWriter {
     this.#isClosed = true;
     this.#lastWriteMs = performance.now() + CLOSE_MS;
     clearTimeout(this.#timer);
+    // The end of the process ends a write that hangs.
+    await settlesWithin(this.#end(), CLOSE_MS + LAST_WRITE_MS);
+    const lost = this.#queue.length + (this.#chain.inDoubt?.count ?? 0);
+    if (lost > 0) this.#parts.events.onLost(lost);
+  }
+
+  async #end(): Promise<void> {
     await this.#working;
-    await this.#work();
+    await this.#run(() => this.#work());
     // A receiver that restarts too, or a disk that is full for a moment, takes the records later.
     while (this.#failure !== undefined && performance.now() < this.#lastWriteMs) {
       await sleep(FIRST_RETRY_MS);
-      await this.#work();
+      await this.#run(() => this.#work());
     }
-    clearTimeout(this.#timer);
-    const lost = this.#queue.length + (this.#chain.inDoubt?.count ?? 0);
-    if (lost > 0) this.#parts.events.onLost(lost);
     await this.#upkeep().catch((thrown: unknown) => this.#fail(thrown));
     await this.#chain.close();
   }

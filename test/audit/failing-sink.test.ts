@@ -254,3 +254,61 @@ test('a log that closes while its sink fails ends after 10 s, and counts its los
   assert.ok(tookMs >= 9_500 && tookMs <= 10_500, `${tookMs}`);
   assert.deepEqual(lost, [2]);
 });
+
+test('a write that hangs counts as failing until it ends', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  const { promise: goesOn, resolve: go } = Promise.withResolvers<void>();
+  const written: string[] = [];
+  let appends = 0;
+  const { log, recoveries } = await memoryLog({
+    append: async (lines) => {
+      if (++appends === 2) await goesOn;
+      written.push(...lines.split('\n').slice(0, -1));
+    },
+  });
+  await assert.rejects(time.passUntil(log.commit({ kind: 'begun', name: 'refused' }), 100), {
+    code: 'audit-unavailable',
+  });
+  assert.equal(log.isFailing, true);
+  log.record({ kind: 'request', name: 'later' });
+  go();
+  await waitUntil(() => !log.isFailing);
+  assert.equal(recoveries.length, 1);
+  await log.close();
+  const names = written.flatMap((line) => JSON.parse(line).name ?? []);
+  assert.deepEqual(names, ['refused', 'later']);
+});
+
+test('a log that closes while a write hangs ends, and counts its loss', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  let appends = 0;
+  const { log, lost } = await memoryLog({
+    append: async () => {
+      if (++appends === 2) await new Promise(() => undefined);
+    },
+  });
+  log.record({ kind: 'request', name: 'hangs' });
+  await time.passUntil(log.close(), 50);
+  assert.deepEqual([appends, lost], [2, [2]]);
+});
+
+test('a log whose first write hangs is opened, and fails until it ends', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  const { promise: goesOn, resolve: go } = Promise.withResolvers<void>();
+  const written: string[] = [];
+  const opening = memoryLog({
+    append: async (lines) => {
+      if (written.length === 0) await goesOn;
+      written.push(...lines.split('\n').slice(0, -1));
+    },
+  });
+  const { log } = await time.passUntil(opening, 100);
+  assert.equal(log.isFailing, true);
+  log.record({ kind: 'request' });
+  go();
+  time.flow(100);
+  await waitUntil(() => !log.isFailing);
+  await log.close();
+  const kinds = written.map((line) => JSON.parse(line).kind);
+  assert.deepEqual(kinds, ['started', 'request', 'stopped']);
+});
