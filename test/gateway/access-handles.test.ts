@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import type { AuditEvent } from '../../src/audit/audit-event.ts';
-import { AuditTrail } from '../../src/audit/audit-trail.ts';
 import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
+import { recordedAfter } from '../support/audit.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { askingUpstream, parkedAsk } from '../support/parked-ask.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
@@ -129,17 +127,6 @@ test('a request about a task is judged again after it waited for a slot', TIMEOU
     assert.equal(memory.requests('tasks/get').length, polls, era);
   }
 });
-
-/** An audit log that runs a function before each record of a request that is to be sent. */
-function recordedAfter(onCommit: (event: AuditEvent) => Promise<void>): AuditTrail {
-  const commit = async (event: AuditEvent) => {
-    await onCommit(event);
-    return 1;
-  };
-  const writer = { record: () => undefined, commit, close: () => Promise.resolve() };
-  const settings = { required: true, arguments: 'none' } as const;
-  return new AuditTrail(writer, { digests: randomBytes(32).toString('base64url') }, settings);
-}
 
 // P-011
 test('a request about a task that is denied after its wait closes its connection', TIMEOUT, async () => {

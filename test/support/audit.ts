@@ -1,9 +1,11 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { z } from 'zod';
-import type { AuditTrail } from '../../src/audit/audit-trail.ts';
+import type { AuditEvent } from '../../src/audit/audit-event.ts';
+import { AuditTrail } from '../../src/audit/audit-trail.ts';
 import { openAudit } from '../../src/audit/open-audit.ts';
 import type { AuditConfig } from '../../src/config/values/config.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
@@ -63,4 +65,15 @@ export async function recordsIn(path: string): Promise<AuditRecord[]> {
     .slice(0, -1)
     .split('\n')
     .map((line) => RECORD.parse(JSON.parse(line)));
+}
+
+/** An audit log that runs a function before each record of a request that is to be sent. */
+export function recordedAfter(onCommit: (event: AuditEvent) => Promise<void>): AuditTrail {
+  const commit = async (event: AuditEvent) => {
+    await onCommit(event);
+    return 1;
+  };
+  const writer = { record: () => undefined, commit, close: () => Promise.resolve() };
+  const settings = { required: true, arguments: 'none' } as const;
+  return new AuditTrail(writer, { digests: randomBytes(32).toString('base64url') }, settings);
 }

@@ -76,10 +76,11 @@ export class Calls {
 
   async #send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const { upstreams, links, audit, callsIn } = this.#parts;
-    const upstream = upstreams.get(to.upstream);
-    if (upstream === undefined) throw removedUpstream(to.upstream);
     const { client, holder, request } = exchange;
     await audit?.begin(request, client.caller, to.upstream, to.upstreamTool);
+    // Not before the wait, in which a reload may replace it.
+    const upstream = upstreams.get(to.upstream);
+    if (upstream === undefined) throw removedUpstream(to.upstream);
     assertAllowed(this.#parts, exchange, to, false);
     const cached = this.#cachedRead(exchange, upstream, to);
     if (cached !== undefined) return cached;

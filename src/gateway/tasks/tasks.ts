@@ -100,11 +100,12 @@ export class Tasks {
       // A task whose process is gone may be known to its upstream still. That of a session is where the session is.
       if (ownership.kind === 'elsewhere') return ownership;
     }
-    const { viewed, upstream } = this.placeOf(client, address);
     const asking = isOwn ? undefined : this.askAbout(client, request, address, exchange);
     if (asking !== undefined) await asking;
     exchange.taskUpstream = address.upstream;
     if (audit !== undefined && !isOwn) await audit.begin(request, client.caller, address.upstream);
+    // Not before the waits, in which a reload may replace the upstream.
+    const { viewed, upstream } = this.placeOf(client, address);
     const creator = this.creatorOf(holder, address);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
     const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };

@@ -432,3 +432,19 @@ test('a call that waited at a replaced upstream is made there, a later one is no
   assert.deepEqual([sentCalls(old.memory).length, sentCalls(fresh.memory).length], [2, 1]);
   assert.equal(await stopped, 0, 'no connection was still in use');
 });
+
+// REL-30
+test('a call whose upstream is replaced while it is recorded is made at the new one', TIMEOUT, async () => {
+  const [old, fresh] = [holding(), holding()];
+  const { at, begin, links } = await calling(old.memory, { audit: { begin: () => onBegin() } });
+  await using _ = at;
+  const onBegin = async () => {
+    const stopped = at.upstreams.replace(at.create('up', { memory: fresh.memory }), 60_000);
+    links.onReplaced('up', at.holders);
+    await stopped;
+  };
+  const ended = endOf(begin(at.session().session).answer());
+  const { peer, request } = await fresh.next();
+  peer.send(result(request, DONE));
+  assert.equal(await ended, 'result');
+});

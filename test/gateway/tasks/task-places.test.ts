@@ -5,9 +5,11 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Session } from '../../../src/gateway/clients/session.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { recordedAfter } from '../../support/audit.ts';
 import { TestClient, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
-import { coreTaskUpstream } from '../../support/task-upstreams.ts';
+import { ModernClient } from '../../support/modern-client.ts';
+import { coreTaskUpstream, extensionUpstream } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -54,4 +56,20 @@ test('an error of tasks/result before the end of a task does not give up its pro
   assert.deepEqual(held(), [1]);
   await client.result('tasks/cancel', { taskId });
   assert.deepEqual(held(), [0]);
+});
+
+// REL-30
+test('a request about a task goes to an upstream that is replaced meanwhile', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  let onGet = () => Promise.resolve();
+  const audit = recordedAfter(async ({ method }) => {
+    if (method === 'tasks/get') await onGet();
+  });
+  await using gateway = await testCore({ up: { memory, era: 'modern' } }, {}, undefined, audit);
+  const client = new ModernClient(gateway, { extensions: { 'io.modelcontextprotocol/tasks': {} } });
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  await client.result('tasks/get', { taskId });
+  onGet = async () => void (await gateway.core.upstreamChanges.restart('up', 60_000));
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'completed');
 });
