@@ -27,6 +27,8 @@ export interface KeyStore {
 
 /** A replaced key is removed this long after it has expired. */
 const KEEP_MS = 24 * 3_600_000;
+/** A key without a grace period counts as expired for so long, because clocks of other processes may be behind, or be set back. */
+const EXPIRED_MS = KEEP_MS / 2;
 
 /** The oldest key goes when there would be more, and its handles with it. */
 const MAX_KEYS = 64;
@@ -42,6 +44,7 @@ export function freshKey(nowMs: number): KeyRecord {
 /** Returns the keys with a new one at the end. Older keys stay valid for `graceMs`. */
 export function withFreshKey(keys: readonly KeyRecord[], nowMs: number, graceMs: number): readonly KeyRecord[] {
   const kept = keys.filter(({ until = Infinity }) => until + KEEP_MS > nowMs);
-  const old = kept.map((key) => ({ ...key, until: Math.min(key.until ?? Infinity, nowMs + graceMs) }));
+  const untilMs = nowMs + (graceMs > 0 ? graceMs : -EXPIRED_MS);
+  const old = kept.map((key) => ({ ...key, until: Math.min(key.until ?? Infinity, untilMs) }));
   return [...old.slice(1 - MAX_KEYS), freshKey(nowMs)];
 }

@@ -32,4 +32,16 @@ export function keyStoreContract(name: string, open: () => Promise<KeyStore & As
     await store.add(nowMs + 2 * DAY, 1_000);
     assert.equal((await store.read()).length, 2, 'keys that open nothing any more are removed');
   });
+
+  // SEC-30
+  test(`${name}: without a grace period, older keys ended long ago`, OPTIONS, async () => {
+    await using store = await open();
+    const nowMs = Date.now();
+    await store.add(nowMs, 0);
+    const [old, fresh] = await store.read();
+    assert.ok(old?.until !== undefined && old.until < nowMs - DAY / 24, `${old?.until}`);
+    assert.equal(fresh?.until, undefined);
+    await store.add(nowMs, 1_000);
+    assert.equal((await store.read()).length, 3, 'the old key is known for a while');
+  });
 }
