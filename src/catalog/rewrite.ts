@@ -30,11 +30,16 @@ function objectOf(members: Readonly<Record<string, UriPlaces>>): UriPlaces {
 const BLOCKS = arrayOf(objectOf({ uri: URI, icons: ICONS, resource: objectOf({ uri: URI }) }));
 const BLOCKS_WITHIN = objectOf({ content: BLOCKS });
 
+/** The resource of a tool's user interface: the two names in the standard, and the one of OpenAI. */
+const UI_META = objectOf({ ui: objectOf({ resourceUri: URI }), 'ui/resourceUri': URI, 'openai/outputTemplate': URI });
+
+const TOOL_RESULT = objectOf({ content: BLOCKS, _meta: UI_META });
+
 const SAMPLING = 'sampling/createMessage';
 
 const PLACES: ReadonlyMap<string, UriPlaces> = new Map([
-  ['tools/call', BLOCKS_WITHIN],
-  ['tasks/result', BLOCKS_WITHIN],
+  ['tools/call', TOOL_RESULT],
+  ['tasks/result', TOOL_RESULT],
   ['prompts/get', objectOf({ messages: arrayOf(BLOCKS_WITHIN) })],
   ['resources/read', objectOf({ contents: arrayOf(objectOf({ uri: URI })) })],
   // Blocks inside the `tool_result` blocks of the messages. Tool names in them belong to the sampling request.
@@ -47,9 +52,6 @@ const PLACES: ReadonlyMap<string, UriPlaces> = new Map([
   ],
   ['notifications/resources/updated', objectOf({ uri: URI })],
 ]);
-
-/** The resource of a tool's user interface: the two names in the standard, and the one of OpenAI. */
-const UI_META = objectOf({ ui: objectOf({ resourceUri: URI }), 'ui/resourceUri': URI, 'openai/outputTemplate': URI });
 
 const ITEMS: Readonly<Record<ItemKind, UriPlaces>> = {
   tool: objectOf({ _meta: UI_META }),
@@ -92,11 +94,11 @@ function rewriteMembers(
   return after;
 }
 
-/** Returns whether the text may have a member `uri`, also one that is spelled with escapes. */
+/** Returns whether the text may have a member `uri` or `resourceUri`, also one that is spelled with escapes. */
 function mayHoldUri(text: string): boolean {
   // The opening quote is not part of the search, since JSON is full of quotes.
-  if (text.includes('uri"')) return true;
-  return text.includes('\\u00') && (text.includes('\\u007') || text.includes('\\u0069'));
+  if (text.includes('uri"') || text.includes('Uri"')) return true;
+  return text.includes('\\u00') && ['\\u007', '\\u0069', '\\u0055'].some((escape) => text.includes(escape));
 }
 
 /** Returns whether the text may have a member `icons`, also one that is spelled with escapes. */

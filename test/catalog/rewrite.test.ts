@@ -29,6 +29,18 @@ const places = [
     after: '{"content":[{"type":"resource_link","uri":"a+x:1"}]}',
   },
   {
+    what: 'a user interface in the result of a tool',
+    method: 'tools/call',
+    before: '{"content":[],"_meta":{"ui":{"resourceUri":"ui://x"},"ui/resourceUri":"ui://x","n":"ui://x"}}',
+    after: '{"content":[],"_meta":{"ui":{"resourceUri":"ui://a+x"},"ui/resourceUri":"ui://a+x","n":"ui://x"}}',
+  },
+  {
+    what: 'a user interface in the result of a task',
+    method: 'tasks/result',
+    before: '{"content":[],"_meta":{"ui/resource\\u0055ri":"ui://x","openai/outputTemplate":"ui://x"}}',
+    after: '{"content":[],"_meta":{"ui/resource\\u0055ri":"ui://a+x","openai/outputTemplate":"ui://a+x"}}',
+  },
+  {
     what: 'a prompt message',
     method: 'prompts/get',
     before: '{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"x:1","text":"t"}}}]}',
