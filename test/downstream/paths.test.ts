@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { createAuthenticator } from '../../src/auth/authenticate.ts';
 import { pino } from 'pino';
 import { LIMITS } from '../../src/limits.ts';
-import { initialize, post, rpc, send } from './client.ts';
+import { getEvents, initialize, post, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 
 const HTML = 'text/html,application/xhtml+xml,*/*;q=0.8';
@@ -25,6 +25,16 @@ for (const path of ['/mcp/', '/mcp/files/']) {
     const { status } = await post(`${edge.url}${path.slice(0, -1)}`, rpc(1, 'ping'), id);
     assert.equal(status, 200);
     assert.equal((await post(`${edge.url}${path}`, rpc(1, 'ping'), id)).status, 200);
+  });
+}
+
+for (const path of ['/sse/', '/sse/files/']) {
+  // N-12
+  test(`a client of 2024-11-05 gets its stream at ${path}`, BOUNDED, async () => {
+    const events = await getEvents(`${edge.url}${path}`, undefined);
+    await events.until(({ seen }) => seen.length > 0);
+    assert.match(events.seen[0]?.data ?? '', /^\/messages\?sessionId=/);
+    events.close();
   });
 }
 

@@ -167,7 +167,7 @@ export function createApp(parts: AppParts): HttpApp {
     app.all(path, (c) => handleMcp(c.env, viewIn(c)));
     serveMetadata(path, (view) => admission.endpoint(view));
   }
-  for (const path of config.legacySse ? ['/sse', '/sse/:view'] : []) {
+  for (const path of config.legacySse ? ['/sse', '/sse/', '/sse/:view', '/sse/:view/'] : []) {
     app.all(path, (c) => openSse(c.env, viewIn(c)));
     serveMetadata(path, (view) => admission.sseEndpoint(view));
   }

@@ -7,7 +7,7 @@ import { startEdge } from '../edge.ts';
 import { HonestFront } from '../honest-front.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const METADATA = '/.well-known/oauth-protected-resource/mcp';
+const METADATA = '/.well-known/oauth-protected-resource';
 const ISSUER = {
   issuer: 'https://issuer.example',
   jwksUrl: 'https://issuer.example/keys',
@@ -18,13 +18,15 @@ const ISSUER = {
 
 test('the metadata of an endpoint can only be read, also with a slash at the end', TIMEOUT, async () => {
   await using edge = await startEdge({ auth: { jwt: [ISSUER], apiKeys: [] } });
-  const { status, headers } = await send(`${edge.url}${METADATA}`, { method: 'POST', body: '{}' });
+  const { status, headers } = await send(`${edge.url}${METADATA}/mcp`, { method: 'POST', body: '{}' });
   assert.deepEqual([status, headers.allow], [405, 'GET, HEAD']);
-  for (const rest of ['', '/', '/up', '/up/']) {
-    const metadata = await send(`${edge.url}${METADATA}${rest}`, {});
-    assert.equal(metadata.status, 200, rest);
-    const { resource }: { resource: string } = JSON.parse(metadata.text);
-    assert.equal(new URL(resource).pathname, rest.startsWith('/up') ? '/mcp/up' : '/mcp');
+  for (const path of ['/mcp', '/mcp/up', '/sse', '/sse/up']) {
+    for (const end of ['', '/']) {
+      const metadata = await send(`${edge.url}${METADATA}${path}${end}`, {});
+      assert.equal(metadata.status, 200, path + end);
+      const { resource }: { resource: string } = JSON.parse(metadata.text);
+      assert.equal(new URL(resource).pathname, path);
+    }
   }
 });
 
