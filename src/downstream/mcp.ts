@@ -32,6 +32,7 @@ import { ProcessForwarder } from './process-forwarder.ts';
 import { browserHint } from './admission/browser-hint.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
+import type { RunningBody } from './memory/running-bodies.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import type { RefusalAudit } from './admission/refusal-audit.ts';
 import { refuse, refuseOver, refuseUnknownEndpoint, writeAccepted, writeResponse } from './admission/refusal.ts';
@@ -71,6 +72,8 @@ interface Posting {
   readonly principal: Principal;
   readonly form: AnswerForm;
   readonly lookup: HeaderLookup;
+  /** The body. */
+  readonly text: string;
 }
 
 const VERBS = 'GET, POST, DELETE';
@@ -127,11 +130,22 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return this.streams.listenCount + this.forwarded.listens.size;
   }
 
-  /** Returns the refusal of a call that another process has passed on, because of the load of this one; undefined if it may begin. */
-  refusalOfForwarded(request: Request, { principal, view }: ModernCaller): GatewayError | undefined {
+  /** Counts the body of a request that another process has passed on, or returns its refusal because of the load of this one. */
+  beginForwarded(request: Request, caller: ModernCaller, text: string): RunningBody | GatewayError | undefined {
+    const { principal, view } = caller;
     const error = refusalOfForwarded(this.#parts.load, request)?.error;
-    if (error !== undefined) this.#parts.refusals?.record({ error, view, principal });
+    if (error === undefined) return this.#hold(request, caller, text);
+    this.#parts.refusals?.record({ error, view, principal });
     return error;
+  }
+
+  /** Counts the body of a modern request until it is released. Returns undefined if that is not needed, or the refusal. */
+  #hold(request: Request, { principal, view }: ModernCaller, text: string): RunningBody | GatewayError | undefined {
+    // Its stream stays open for hours, and keeps no text.
+    if (request.method === LISTEN) return undefined;
+    const body = this.memory.running.hold(principal.key, text, request);
+    if (body instanceof GatewayError) this.#parts.refusals?.record({ error: body, view, principal });
+    return body;
   }
 
   /** Refuses a request to an endpoint that does not exist, or that the access policy hides from its principal. */
@@ -204,7 +218,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const challenge = this.#parts.challengeIfOver(admitted.principal, endpointPath(view));
     if (challenge !== undefined) return refuseOver(challenge);
     const principal = this.#parts.currentOf(admitted.principal);
-    const posting: Posting = { outgoing, view, principal, form, lookup };
+    const posting: Posting = { outgoing, view, principal, form, lookup, text };
     const posted = classify(text, headers, lookup);
     if (this.#isDraining) {
       const passedOn = await this.#forwarder.forwardPost(outgoing, view, admitted, posted, text);
@@ -254,7 +268,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return writeAccepted(posting.outgoing);
     }
     if (this.#refusesRequests) return refuse(new GatewayError('draining'), input.id);
-    void this.#converse(posting, session, input);
+    const { view, principal, text } = posting;
+    const body = this.memory.running.hold(principal.key, text);
+    if (body instanceof GatewayError) return this.#refuse(body, view, principal, input.id);
+    void this.#converse(posting, session, input, body);
     return RESPONSE_ALREADY_SENT;
   }
 
@@ -268,6 +285,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     { outgoing, form, lookup, principal }: Posting,
     session: ClientSession,
     request: Request,
+    body: RunningBody | undefined,
   ): Promise<void> {
     try {
       const reply = new Reply(outgoing, { session, form, request: request.id, expected: 1 }, this);
@@ -275,17 +293,21 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       reply.answer(request.id, await front.handleRequest(session, request, reply, lookup, principal));
     } catch (thrown) {
       this.onFailed(thrown, outgoing);
+    } finally {
+      body?.release();
     }
   }
 
-  #answerModern({ outgoing, form, lookup }: Posting, request: Request, caller: ModernCaller): Response {
+  #answerModern({ outgoing, form, lookup, text }: Posting, request: Request, caller: ModernCaller): Response {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN;
     const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
     if (tooMany !== undefined) return refuse(tooMany, request.id);
+    const body = this.#hold(request, caller, text);
+    if (body instanceof GatewayError) return refuse(body, request.id);
     // A stream stays open for hours, and must not keep the text of its request.
     const replied = isListen ? { ...request, id: detach(request.id), method: LISTEN, params: undefined } : request;
-    const reply = new ModernReply(outgoing, replied, caller, form, this);
+    const reply = new ModernReply(outgoing, replied, caller, form, this, body);
     if (isListen) this.streams.addListen(reply, caller.principal);
     reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
@@ -337,7 +359,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   async #converseInBatch(
-    { outgoing, view, form, lookup, principal }: Posting,
+    { outgoing, view, form, lookup, principal, text }: Posting,
     session: ClientSession,
     items: readonly (Message | MessageError)[],
   ): Promise<Response> {
@@ -355,6 +377,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       }
       return writeAccepted(outgoing);
     }
+    const body = this.memory.running.hold(principal.key, text);
+    if (body instanceof GatewayError) return this.#refuse(body, view, principal);
     const reply = new Reply(outgoing, { session, form, request: undefined, expected }, this);
     await Promise.all(
       items.map(async (item) => {
@@ -367,7 +391,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
           reply.answer(item.id, await front.handleRequest(session, item, reply, lookup, principal));
         else this.#onNotification(session, item);
       }),
-    );
+    ).finally(() => body?.release());
     return RESPONSE_ALREADY_SENT;
   }
 

@@ -4,6 +4,7 @@ import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
+import type { RunningBody } from './memory/running-bodies.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AnswerForm } from './admission/accept.ts';
 import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-watcher.ts';
@@ -53,6 +54,7 @@ export class ModernReply implements ModernSink {
   readonly #form: AnswerForm;
   readonly #parts: ModernReplyParts;
   readonly #inFlight: InFlightRequests;
+  readonly #body: RunningBody | undefined;
   /** Starts the event stream when the answer does not come soon. */
   #deciding: NodeJS.Timeout | undefined;
   #writer: StreamWriter | undefined;
@@ -60,12 +62,14 @@ export class ModernReply implements ModernSink {
   #isDisconnected = false;
   #call: ModernCall | undefined;
 
+  /** @param body of the request, if it is large; released with the answer. */
   constructor(
     response: ClientResponse,
     request: Request,
     { principal, view }: ModernCaller,
     form: AnswerForm,
     parts: ModernReplyParts,
+    body?: RunningBody,
   ) {
     this.#response = response;
     this.request = request;
@@ -73,6 +77,7 @@ export class ModernReply implements ModernSink {
     this.#view = view;
     this.#form = form;
     this.#parts = parts;
+    this.#body = body;
     if (form !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MODERN_MS).unref();
     this.#inFlight = parts.disconnects.watch(response.req.socket, this);
   }
@@ -97,7 +102,12 @@ export class ModernReply implements ModernSink {
     this.#call?.close();
   }
 
+  keepText(until: Promise<unknown>): void {
+    this.#body?.keepUntil(until);
+  }
+
   answer(answer: Answer): void {
+    this.#body?.release();
     this.#inFlight.delete(this);
     this.#parts.onReplied(this);
     if (this.#isFinished) return;

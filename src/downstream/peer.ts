@@ -21,6 +21,7 @@ import {
 } from '../protocol/jsonrpc.ts';
 import { modernCaller, readModern } from './modern-envelope.ts';
 import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
+import type { RunningBody } from './memory/running-bodies.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
 
 export interface PeerParts {
@@ -73,8 +74,9 @@ export class Peer {
    * Handles input of the client and sends the answer. Never rejects.
    *
    * @param principal the sender of this input, which may have other claims than before. Default: that of the input before.
+   * @param body of a large request, which a call may keep beyond the answer.
    */
-  async receive(input: ClientInput, principal: Principal = this.#principal): Promise<void> {
+  async receive(input: ClientInput, principal: Principal = this.#principal, body?: RunningBody): Promise<void> {
     const { sink, log } = this.#parts;
     this.#inputCount++;
     try {
@@ -83,7 +85,7 @@ export class Peer {
       else if (input.kind === 'request' && input.method === 'initialize' && this.#canOpen(input)) {
         this.#opening = this.#initialize(input, principal);
         await this.#opening;
-      } else if (!(await this.#receiveModern(input, principal))) {
+      } else if (!(await this.#receiveModern(input, principal, body))) {
         const text = await this.#answer(input, principal);
         if (text !== undefined) sink.send(text);
       }
@@ -121,7 +123,7 @@ export class Peer {
   }
 
   /** Handles a message of the modern era, which needs no session. Returns false for other messages. */
-  async #receiveModern(input: Message, principal: Principal): Promise<boolean> {
+  async #receiveModern(input: Message, principal: Principal, body: RunningBody | undefined): Promise<boolean> {
     if (input.kind === 'notification' && input.method === 'notifications/cancelled') {
       const call = this.#calls.get(idKey(input.params?.raw('requestId') ?? ''));
       if (call === undefined) return false;
@@ -133,12 +135,17 @@ export class Peer {
     const modern = readModern(input, undefined);
     if (modern === undefined) return false;
     if (modern.kind === 'refused') this.#parts.sink.send(this.#refuse(modern.error, principal, modern.id));
-    else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope, principal);
+    else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope, principal, body);
     else this.#parts.front.noteNotification({ principal, view: this.#parts.view }, modern.notification);
     return true;
   }
 
-  async #answerModern(request: Request, envelope: Envelope, principal: Principal): Promise<void> {
+  async #answerModern(
+    request: Request,
+    envelope: Envelope,
+    principal: Principal,
+    body: RunningBody | undefined,
+  ): Promise<void> {
     const { front, view, sink, streams } = this.#parts;
     const { id } = request;
     const isListen = request.method === 'subscriptions/listen';
@@ -162,6 +169,7 @@ export class Peer {
       receivedMs: performance.now(),
       send: (text: string) => !isCancelled && sink.send(text),
       answer: resolve,
+      keepText: (until: Promise<unknown>) => body?.keepUntil(until),
     };
     const modern = front.handleModernRequest(request, modernCaller(envelope, principal, view), own, undefined);
     const call: Pick<ModernCall, 'cancel' | 'close'> = {

@@ -15,7 +15,7 @@ import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
 import { refuse, refuseOver } from './admission/refusal.ts';
-import type { McpParts } from './mcp.ts';
+import { LISTEN, type McpParts } from './mcp.ts';
 import { continuesCall, refusalOfInput, refuseForLoad } from './new-work.ts';
 import { openWriter } from './streams/event-stream.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
@@ -169,9 +169,14 @@ export class SseEndpoint {
       this.#record(refusal.error, client.view, principal);
       return refuseForLoad(refusal, idOf(input));
     }
+    const request = 'kind' in input && input.kind === 'request' && input.method !== LISTEN ? input : undefined;
+    const isCounted = request !== undefined || !('kind' in input);
+    const body = isCounted ? memory.running.hold(principal.key, text, request) : undefined;
+    if (body instanceof GatewayError) return refuse(this.#record(body, client.view, principal), idOf(input));
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
-    await client.peer.receive(input, this.#parts.currentOf(principal));
+    await client.peer.receive(input, this.#parts.currentOf(principal), body);
+    body?.release();
     if (this.#isDraining) endIfIdle(client);
     return RESPONSE_ALREADY_SENT;
   }

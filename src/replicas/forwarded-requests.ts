@@ -173,9 +173,9 @@ async function answerModern(
     if (!isAnswered) call?.cancel('the client disconnected');
   });
   outgoing.writeHead(200, { 'content-type': 'application/x-ndjson' });
-  const refusal = endpoints.mcp.refusalOfForwarded(parsed.request, parsed.caller);
-  if (refusal !== undefined) {
-    outgoing.end(answerLine(toAnswer(refusal)));
+  const body = endpoints.mcp.beginForwarded(parsed.request, parsed.caller, text);
+  if (body instanceof GatewayError) {
+    outgoing.end(answerLine(toAnswer(body)));
     return RESPONSE_ALREADY_SENT;
   }
   const sink: ModernSink = {
@@ -187,8 +187,10 @@ async function answerModern(
     },
     answer: (final: Answer) => {
       isAnswered = true;
+      body?.release();
       outgoing.end(answerLine(final));
     },
+    keepText: (until) => body?.keepUntil(until),
   };
   call = front.handleModernRequest(parsed.request, parsed.caller, sink, undefined);
   if (outgoing.destroyed) {

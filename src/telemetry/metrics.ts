@@ -55,8 +55,9 @@ const SCRAPED = {
   replicas: ['linkspan_replicas', 'Replicas with a lease, this one included.', 1],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
-/** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. `messages`: those from upstreams. */
-const HELD_KINDS = ['events', 'unsent', 'bodies', 'messages'] as const;
+/** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. `running`: large ones until they are
+ * answered. `messages`: those from upstreams. */
+const HELD_KINDS = ['events', 'unsent', 'bodies', 'running', 'messages'] as const;
 export type HeldKind = (typeof HELD_KINDS)[number];
 
 const MAX_VIEWS = 256;

@@ -5,7 +5,12 @@ import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
 import { usedBytes } from '../support/used-bytes.ts';
 import { waitUntil } from '../support/wait-until.ts';
-import { getEvents, initialize, post, postForEvents, rpc } from './client.ts';
+import { event, stream } from '../fixtures/servers/http-harness.ts';
+import { legacyUpstream, resultText, type Served } from '../support/http-upstream.ts';
+import { inputRequiredIn } from '../support/modern-client.ts';
+import { answerOf, modernPost } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
+import { type Events, getEvents, initialize, post, postForEvents, rpc } from './client.ts';
 import { BY_NAME, type Edge, startEdge } from './edge.ts';
 
 const MIB = 1_048_576;
@@ -202,4 +207,109 @@ test('limit bodyStallMs: a stalled body is refused with 408', OPTIONS, async (t)
   assert.match(String(chunk), /^HTTP\/1\.1 408 /);
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
   socket.destroy();
+});
+
+const PAD = 'x'.repeat(400_000);
+const BOB = { authorization: 'Bearer bob' };
+const ANN = { authorization: 'Bearer ann', accept: 'application/json' };
+const largeWait = (id: number) => rpc(id, 'wait', { pad: PAD });
+
+// N-26
+for (const [what, bodyOf] of [
+  ['of a session', largeWait],
+  ['of a batch', (id: number) => `[${largeWait(id)}]`],
+] as const) {
+  test(`large requests ${what} count for their principal until they are answered`, OPTIONS, async () => {
+    await using edge = await startEdge({ limits: { bodyTotalBytes: 2 * MIB } }, BY_NAME);
+    const url = `${edge.url}/mcp`;
+    const id = await initialize(url, '2025-03-26', ANN);
+    const answers = [post(url, bodyOf(1), id, ANN), post(url, bodyOf(2), id, ANN)];
+    await waitUntil(() => edge.front.began.length === 2);
+    assert.ok((await metric(edge, 'linkspan_held_bytes', 'running')) > 800_000);
+    const refused = await post(url, bodyOf(3), id, ANN);
+    assert.equal(refused.status, 503);
+    assert.match(refused.text, /"code":-31013,.*your large requests that are not answered yet have 80\d{4} bytes/);
+    assert.equal(await metric(edge, 'linkspan_budget_exceeded_total', 'running'), 1);
+    assert.equal((await post(url, rpc(4, 'echo', {}), id, ANN)).status, 200, 'a small one is not counted');
+    const other = await initialize(url, '2025-03-26', BOB);
+    assert.equal((await post(url, rpc(1, 'echo', { pad: PAD }), other, BOB)).status, 200);
+    edge.front.release('gate');
+    for (const answer of answers) assert.equal((await answer).status, 200);
+    assert.equal((await post(url, rpc(5, 'echo', { pad: PAD }), id, ANN)).status, 200);
+    assert.equal(await metric(edge, 'linkspan_held_bytes', 'running'), 0);
+  });
+}
+
+// N-26
+test('a large request of a client that has gone counts, and leaves each other one', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { bodyTotalBytes: MIB } }, BY_NAME);
+  const url = `${edge.url}/mcp`;
+  for (const name of ['ann', 'bob', 'dora']) {
+    const headers = { authorization: `Bearer ${name}`, accept: 'text/event-stream' };
+    const id = await initialize(url, '2025-11-25', headers);
+    (await postForEvents(url, largeWait(1), id, headers)).close();
+    const refused = await post(url, largeWait(2), id, headers);
+    assert.equal(refused.status, 503);
+  }
+  edge.front.release('gate');
+  await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'running')) === 0);
+});
+
+// N-26
+test('large requests over HTTP+SSE count for their principal until they are answered', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { bodyTotalBytes: MIB } }, BY_NAME);
+  const events: Events = await getEvents(`${edge.url}/sse`, undefined, { authorization: ANN.authorization });
+  await events.until(({ seen }) => seen.length > 0);
+  const url = new URL(events.seen[0]?.data ?? '', edge.url).href;
+  const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'old', version: '1' } };
+  await post(url, rpc(0, 'initialize', params), undefined, ANN);
+  assert.equal((await post(url, largeWait(1), undefined, ANN)).status, 202);
+  assert.equal((await post(url, largeWait(2), undefined, ANN)).status, 503);
+  const answer = { jsonrpc: '2.0', id: 7, result: { pad: PAD } };
+  assert.equal((await post(url, JSON.stringify(answer), undefined, ANN)).status, 202, 'answers are not refused');
+  edge.front.release('gate');
+  await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'running')) === 0);
+  assert.equal((await post(url, largeWait(3), undefined, ANN)).status, 202);
+});
+
+// N-26
+test('a large call that is parked with a question counts until it ends', OPTIONS, async () => {
+  const calls: Served[] = [];
+  const question = { message: 'sure?', requestedSchema: { type: 'object', properties: {} } };
+  await using upstream = await legacyUpstream({
+    tools: [{ name: 'ask', inputSchema: { type: 'object' } }],
+    answers: {
+      'tools/call': (served) => {
+        calls.push(served);
+        const asked = { jsonrpc: '2.0', id: 'q', method: 'elicitation/create', params: question };
+        stream(served.response, event(JSON.stringify(asked)));
+        return undefined;
+      },
+      // The answer to the question.
+      '': ({ response }) => {
+        response.writeHead(202).end();
+        for (const call of calls) call.response.end(event(resultText(call.id, { content: [] })));
+        return undefined;
+      },
+    },
+  });
+  await using gateway = await openGateway(
+    { up: { url: upstream.url } },
+    { limits: { body: '512KiB', bodyTotal: '1MiB' } },
+  );
+  const call = { name: 'up__ask', arguments: { pad: PAD } };
+  const options = { capabilities: { elicitation: {} } };
+  const asked = inputRequiredIn(answerOf(await modernPost(gateway.url, 'tools/call', call, options)));
+  const refused = await modernPost(gateway.url, 'tools/call', call, options);
+  assert.equal(refused.status, 503);
+  assert.match(refused.text, /your large requests that are not answered yet/);
+  const inputResponses = Object.fromEntries(
+    Object.keys(asked.inputRequests).map((key) => [key, { action: 'decline' }]),
+  );
+  const retry = { name: 'up__ask', arguments: call.arguments, requestState: asked.requestState, inputResponses };
+  assert.equal(
+    answerOf(await modernPost(gateway.url, 'tools/call', retry, options)).result?.['resultType'],
+    'complete',
+  );
+  assert.match(await gateway.metrics(), /^linkspan_held_bytes\{kind="running"\} 0$/m);
 });

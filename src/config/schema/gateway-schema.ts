@@ -35,7 +35,8 @@ const limits = z.strictObject({
   bodyTotal: size('1MiB', '1024GiB')
     .optional()
     .describe(
-      'All unfinished request bodies together; half of it for one principal, whose larger requests are refused. ' +
+      'All unfinished request bodies together, and as much for bodies above 32 KiB whose requests are not answered. ' +
+        'Half of it is for one principal, whose larger requests are refused. ' +
         'Default: an eighth of the heap limit, at most 128MiB, at least four times body.',
     ),
   messageTotal: size('1MiB', '1024GiB')

@@ -284,7 +284,7 @@ export interface LimitsConfig {
   readonly inFlightPerPrincipal?: number | undefined;
   /** Open `subscriptions/listen` and `GET /sse` streams. */
   readonly streamsPerPrincipal: number;
-  /** All request bodies being received, in total. Undefined: a fraction of the heap limit. */
+  /** All request bodies being received, in total, and all large ones whose requests are not answered. Undefined: a fraction of the heap limit. */
   readonly bodyTotalBytes?: number | undefined;
   /** All messages being received from upstreams, in total. Undefined: a fraction of the heap limit. */
   readonly messageTotalBytes?: number | undefined;

@@ -90,7 +90,9 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     bodies: memory.bodies,
     setConfig(next) {
       ({ limits } = next);
-      memory.bodies.setLimits(bodyBudgetLimits(limits));
+      const bodyLimits = bodyBudgetLimits(limits);
+      memory.bodies.setLimits(bodyLimits);
+      memory.running.setLimits(bodyLimits);
     },
     endStreams(isConcerned) {
       mcp.streams.endOf(isConcerned);

@@ -3,6 +3,7 @@ import type { Config } from '../../config/values/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { BodyBudget } from './body-budget.ts';
 import { type BudgetLimits, ByteBudget } from './byte-budget.ts';
+import { RunningBodies } from './running-bodies.ts';
 
 const MIB = 1_048_576;
 
@@ -20,6 +21,8 @@ export interface EdgeMemory {
   readonly unsent: ByteBudget;
   /** Request bodies that are being received. */
   readonly bodies: BodyBudget;
+  /** Large bodies whose requests are not answered. They have the same limits, and room of their own. */
+  readonly running: RunningBodies;
 }
 
 /** Returns a fraction (1/part) of the heap, up to a maximum, so that a process with a small heap keeps less. */
@@ -31,7 +34,7 @@ function limitsOf(totalBytes: number): BudgetLimits {
   return { totalBytes, principalBytes: Math.floor(totalBytes / PRINCIPAL_FRACTION) };
 }
 
-/** Returns the bounds of unfinished bodies. @param heapBytes the heap limit of this process. */
+/** Returns the bounds of bodies. @param heapBytes the heap limit of this process. */
 export function bodyBudgetLimits(
   { bodyBytes, bodyTotalBytes }: Config['limits'],
   heapBytes: number = getHeapStatistics().heap_size_limit,
@@ -49,12 +52,15 @@ export function createEdgeMemory(
   const unsentBytes = limits.unsentTotalBytes ?? fractionOfHeap(heapBytes, 4, 256 * MIB);
   const events = new ByteBudget(limitsOf(eventBytes), () => metrics.countBudgetRefusal('events'));
   const unsent = new ByteBudget(limitsOf(unsentBytes), () => metrics.countBudgetRefusal('unsent'));
-  const bodies = new BodyBudget(bodyBudgetLimits(limits, heapBytes), {
+  const bodyLimits = bodyBudgetLimits(limits, heapBytes);
+  const bodies = new BodyBudget(bodyLimits, {
     onRefused: () => metrics.countBudgetRefusal('bodies'),
     onStalled: () => metrics.countLimit('bodyStallMs'),
   });
+  const running = new RunningBodies(bodyLimits, () => metrics.countBudgetRefusal('running'));
   metrics.reportHeldBytes('events', () => events.bytes);
   metrics.reportHeldBytes('unsent', () => unsent.bytes);
   metrics.reportHeldBytes('bodies', () => bodies.bytes);
-  return { events, unsent, bodies };
+  metrics.reportHeldBytes('running', () => running.bytes);
+  return { events, unsent, bodies, running };
 }

@@ -303,7 +303,9 @@ export class ModernRequests implements ModernRequestHost {
     }
     modernRequest.bind(exchange);
     holder.addExchange(exchange);
-    return parked.follow(exchange, to, modernClient.rounds, this.#work(exchange, to, holder));
+    const work = this.#work(exchange, to, holder);
+    modernRequest.sink.keepText?.(work);
+    return parked.follow(exchange, to, modernClient.rounds, work);
   }
 
   /** Makes a call that may outlive its request. Resolves with the final answer. Never rejects. */

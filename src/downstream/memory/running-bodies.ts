@@ -1,0 +1,83 @@
+import { GatewayError } from '../../errors.ts';
+import { isRetry } from '../../protocol/input-required.ts';
+import type { Request } from '../../protocol/jsonrpc.ts';
+import type { BudgetLimits } from './byte-budget.ts';
+
+/** Shorter bodies are not counted: nearly all are. */
+const LARGE_CHARS = 32_768;
+
+/** A large body, which counts until it is released, and until all that keeps it has ended. */
+export class RunningBody {
+  readonly #onReleased: () => void;
+  #holders = 1;
+
+  constructor(onReleased: () => void) {
+    this.#onReleased = onReleased;
+  }
+
+  /** @param ended never rejects. */
+  keepUntil(ended: Promise<unknown>): void {
+    this.#holders++;
+    void ended.then(() => this.release());
+  }
+
+  release(): void {
+    if (--this.#holders === 0) this.#onReleased();
+  }
+}
+
+/** Bounds the bytes of large bodies whose requests are not answered, per principal and in total. */
+export class RunningBodies {
+  #limits: BudgetLimits;
+  readonly #onRefused: () => void;
+  /** Bytes by principal, and those of its retries. */
+  readonly #accounts = new Map<string, number>();
+  #bytes = 0;
+
+  /** @param onRefused called when a request is refused for lack of room. */
+  constructor(limits: BudgetLimits, onRefused: () => void) {
+    this.#limits = limits;
+    this.#onRefused = onRefused;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Sets other bounds. What is held stays. */
+  setLimits(limits: BudgetLimits): void {
+    this.#limits = limits;
+  }
+
+  /**
+   * Counts the body of a request that begins. Returns undefined for one that is not counted, or the refusal. A principal may always have one,
+   * whatever others have.
+   *
+   * @param modern a request of 2026-07-28. A retry repeats the arguments of its parked call, so it has room beside it.
+   */
+  hold(principal: string, text: string, modern?: Request): RunningBody | GatewayError | undefined {
+    if (text.length <= LARGE_CHARS) return undefined;
+    const continuesCall = isRetry(modern?.params);
+    const account = continuesCall ? `retry ${principal}` : principal;
+    const bytes = Buffer.byteLength(text);
+    const { principalBytes, totalBytes } = this.#limits;
+    const own = this.#accounts.get(account) ?? 0;
+    if (own > 0 && (own + bytes > principalBytes || this.#bytes + bytes > totalBytes)) {
+      this.#onRefused();
+      const message =
+        `your large requests that are not answered yet have ${own} bytes together, which leaves no room for this one. ` +
+        'Wait for an answer; half of gateway.limits.bodyTotal is for one principal';
+      return new GatewayError('overloaded', { message, ...(continuesCall ? { executed: 'unknown' } : {}) });
+    }
+    this.#accounts.set(account, own + bytes);
+    this.#bytes += bytes;
+    return new RunningBody(() => this.#release(account, bytes));
+  }
+
+  #release(account: string, bytes: number): void {
+    const left = (this.#accounts.get(account) ?? 0) - bytes;
+    if (left > 0) this.#accounts.set(account, left);
+    else this.#accounts.delete(account);
+    this.#bytes -= bytes;
+  }
+}
