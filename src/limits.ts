@@ -74,7 +74,8 @@ export const LIMITS = {
   /** Pairs of an upstream and a person whose `samplingBudget` is counted. */
   samplingBudgets: 10_000,
 
-  /** Questions that wait for answers of clients, with up to two bytes a character: of one upstream, and of all. */
+  /** Questions that wait for answers of clients, with up to two bytes a character: to one principal, of one upstream, and of all. */
+  openQuestionBytesPerPrincipal: 16 * MIB,
   openQuestionBytesPerUpstream: 32 * MIB,
   openQuestionBytes: 128 * MIB,
   /** Such questions to one session, and during one call of a client of 2026-07-28. */

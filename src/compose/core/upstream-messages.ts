@@ -20,7 +20,8 @@ import type { CommonParts } from './core-parts.ts';
 
 export type UpstreamMessageParts = ReturnType<typeof createUpstreamMessages>;
 
-const OPEN_QUESTIONS = { each: 'openQuestionBytesPerUpstream', total: 'openQuestionBytes' } as const;
+const OF_UPSTREAM = { each: 'openQuestionBytesPerUpstream', total: 'openQuestionBytes' } as const;
+const OF_PRINCIPAL = { each: 'openQuestionBytesPerPrincipal', total: 'openQuestionBytes' } as const;
 
 /** Constructs the parts that handle messages of upstreams, and the factory of upstreams, which gives them those messages. */
 export function createUpstreamMessages(
@@ -78,7 +79,8 @@ export function createUpstreamMessages(
     metrics,
     log,
   });
-  const openQuestions = new ByteBounds(OPEN_QUESTIONS, onLimit);
+  const open = new ByteBounds(OF_UPSTREAM, onLimit);
+  const openByPrincipal = new ByteBounds(OF_PRINCIPAL, onLimit);
   const upstreamEvents = new UpstreamEventHandler({
     offers,
     offerStore: state.offers,
@@ -87,7 +89,7 @@ export function createUpstreamMessages(
     changedLists,
     notifications,
     resourceCache,
-    serverRequests: { marks, clientTasks, policy: questionPolicy, open: openQuestions },
+    serverRequests: { marks, clientTasks, policy: questionPolicy, open, openByPrincipal },
     metrics,
     log,
   });

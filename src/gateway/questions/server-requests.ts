@@ -39,8 +39,9 @@ export interface ServerRequestParts {
   readonly marks: TaskMarks;
   readonly clientTasks: ClientTasks;
   readonly policy: QuestionPolicy;
-  /** Bounds the questions that wait for answers of clients. */
+  /** Bound the questions that wait for answers of clients, by upstream and by principal. */
   readonly open: ByteBounds;
+  readonly openByPrincipal: ByteBounds;
 }
 
 /**
@@ -48,7 +49,7 @@ export interface ServerRequestParts {
  * time.
  */
 export function relayServerRequest(
-  { marks, clientTasks, policy, open }: ServerRequestParts,
+  { marks, clientTasks, policy, open, openByPrincipal }: ServerRequestParts,
   link: Link,
   request: ServerRequest<Exchange>,
 ): void {
@@ -74,8 +75,15 @@ export function relayServerRequest(
     refuse(`The client cannot be asked for this: ${method}`, refusalCode(client.clientCapabilities, method));
     return;
   }
-  const release = open.take(link.upstream, CHAR_BYTES * request.params.toString().length);
-  if (release === undefined) {
+  const bytes = CHAR_BYTES * request.params.toString().length;
+  const releaseOwn = openByPrincipal.take(client.caller.principal.key, bytes);
+  const releaseUpstreams = releaseOwn && open.take(link.upstream, bytes);
+  const release = () => {
+    releaseOwn?.();
+    releaseUpstreams?.();
+  };
+  if (releaseUpstreams === undefined) {
+    release();
     return refuse('Too many large questions wait for answers of clients', RPC.internalError);
   }
   const beyond = policy.takeTokens(client, link.upstream, [{ method, params }]);

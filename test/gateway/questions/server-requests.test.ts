@@ -420,19 +420,19 @@ test('a large question beyond the limit is refused until another is answered', T
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
-      for (const id of ['q0', 'q1', 'q2', 'q3', 'q4']) peer.send(ask(id), Number(request.id));
+      for (const id of ['q0', 'q1', 'q2']) peer.send(ask(id), Number(request.id));
     },
     response: (peer, response) => {
       const isFirst = responses.push(`${response.kind} ${JSON.parse(response.id)}`) === 2;
       const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
       if (call?.kind !== 'request') return;
-      if (isFirst) peer.send(ask('q5'), Number(call.id));
-      if (responses.length === 6) peer.send(result(call, {}));
+      if (isFirst) peer.send(ask('q3'), Number(call.id));
+      if (responses.length === 4) peer.send(result(call, {}));
     },
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
-  let together = 4;
+  let together = 2;
   const asked: Request[] = [];
   const { answer } = await client.request('tools/call', toolCall('up__echo'), {
     onMessage: (message) => {
@@ -447,8 +447,42 @@ test('a large question beyond the limit is refused until another is answered', T
     },
   });
   assert.equal(answer.kind, 'result');
-  assert.equal(responses.filter((one) => one.startsWith('error')).join(), 'error q4');
-  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="openQuestionBytesPerUpstream"\} 1/);
+  assert.equal(responses.filter((one) => one.startsWith('error')).join(), 'error q2');
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="openQuestionBytesPerPrincipal"\} 1/);
+});
+
+// N-28
+test('limit openQuestionBytesPerPrincipal: others are asked by the same upstream', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      const text = request.params?.object('arguments')?.string('text');
+      const params = JSON.stringify({ message: text, requestedSchema: { type: 'object', properties: {} } });
+      const asked = `{"jsonrpc":"2.0","id":"q${request.id}","method":"elicitation/create","params":${params}}`;
+      peer.send(asked, Number(request.id));
+    },
+    response: (peer, response) => {
+      const id = JSON.parse(response.id).slice(1);
+      const call = peer.received.find((m) => m.kind === 'request' && m.id === id);
+      if (call?.kind === 'request') peer.send(result(call, { got: response.kind }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const principal = (key: string) => ({ key, label: key, scopes: [] });
+  const capabilities = { elicitation: {} };
+  const ann = await gateway.connect({ capabilities, principal: principal('ann') });
+  const large = toolCall('up__echo', { text: 'x'.repeat(4_000_000) });
+  for (let n = 0; n < 2; n++) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    void ann.request('tools/call', large, { onMessage: () => resolve() });
+    await promise;
+  }
+  const refused = await ann.request('tools/call', large);
+  assert.ok(refused.answer.kind === 'result', JSON.stringify(refused.answer));
+  assert.equal(refused.answer.result, '{"got":"error"}');
+  const bob = await gateway.connect({ capabilities, principal: principal('bob') });
+  const { asked, got } = await exchange(bob, { action: 'decline' });
+  assert.deepEqual([asked.length, got], [1, 'result']);
 });
 
 // N-28
