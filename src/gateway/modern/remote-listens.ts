@@ -1,7 +1,7 @@
 import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
 import { changedKindOf, type ListKind } from '../../catalog/offer.ts';
-import { type Notification, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
+import { MessageError, type Notification, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
 import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { Owners } from '../exchange/owners.ts';
@@ -9,6 +9,7 @@ import { resolveUri } from '../exchange/route.ts';
 import type { MessageSink, ModernCall, ModernCaller, Owner, Ownership } from '../front/front.ts';
 import { GatewayError } from '../../errors.ts';
 import { getOrMake } from '../../map-entries.ts';
+import { resultOrError } from '../../thrown.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import { type Filter, filterText, readFilter } from './listen-filter.ts';
 
@@ -134,7 +135,9 @@ export class RemoteListens {
     const sink = {
       receivedMs: performance.now(),
       send: (text: string) => {
-        const message = parseMessage(text);
+        // It may exceed a bound of messages by the subscription id, which the other process has added. An error here would break the channel.
+        const message = resultOrError(MessageError, () => parseMessage(text));
+        if (message instanceof MessageError) return this.#isAcknowledged && !isLate ? this.#sink.send(text) : true;
         if (message.kind !== 'notification') return true;
         if (message.method === 'notifications/subscriptions/acknowledged') {
           isLate = this.#isAcknowledged;

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { LIMITS } from '../../../src/limits.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { LOCAL } from '../../../src/policy/principal.ts';
+import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import { ACKNOWLEDGE_MS } from '../../../src/gateway/modern/remote-listens.ts';
 import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
@@ -42,6 +46,7 @@ async function twoProcesses() {
   await modernRequest(second, 'tools/call', toolCall('up__act')).reply;
   await modernRequest(first, 'tools/call', toolCall('own__act')).reply;
   return {
+    first,
     listen: (notifications: object) => modernRequest(first, 'subscriptions/listen', { notifications }),
     remote: there.up,
     own: here.own,
@@ -97,4 +102,32 @@ test('no update comes of a resource that another process subscribes too late', T
   change(remote, UPDATED);
   await waitUntil(() => other.messages.length === 2);
   assert.deepEqual(heard(stream), ['acknowledged']);
+});
+
+// X-034
+test('an update that exceeds a bound by its subscription id passes, and those after it', TIMEOUT, async () => {
+  await using processes = await twoProcesses();
+  const { remote, first } = processes;
+  const params = RawObject.of({ notifications: { resourceSubscriptions: ['up+test://a'] } });
+  const request = { kind: 'request', id: '1', method: 'subscriptions/listen', params } as const;
+  const caller = {
+    principal: LOCAL,
+    view: '',
+    revision: LATEST_MODERN,
+    capabilities: RawObject.EMPTY,
+    logLevel: undefined,
+  };
+  const lengths: number[] = [];
+  const send = (text: string) => lengths.push(text.length) > 0;
+  const sink = { receivedMs: performance.now(), answer: () => undefined, send };
+  first.core.gateway.handleModernRequest(request, caller, sink, undefined);
+  await remote.until(() => remote.requests('resources/subscribe')[0]);
+  remote.answer();
+  await waitUntil(() => lengths.length === 1);
+  const members = Array.from({ length: LIMITS.upstreamObjectMembers - 1 }, (_, n) => `"m${n}":1`).join();
+  const large = `{"jsonrpc":"2.0","method":"${UPDATED}","params":{"uri":"test://a",${members}}}`;
+  for (const peer of remote.open) peer.send(large);
+  change(remote, UPDATED);
+  await waitUntil(() => lengths.length === 3);
+  assert.ok((lengths[1] ?? 0) > members.length);
 });
