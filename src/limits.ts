@@ -142,6 +142,7 @@ export const LIMITS = {
   notificationsPerSecond: 2_000,
   /** Notifications and answers that one upstream has not accepted, over HTTP. */
   undeliveredMessages: 1_000,
+  undeliveredBytes: 16 * MIB,
   /** A request body is refused if no byte arrives for this long. */
   bodyStallMs: 10_000,
   stdinQueueBytes: MIB,

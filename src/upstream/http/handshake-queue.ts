@@ -8,6 +8,8 @@ export class HandshakeQueue {
   readonly #post: (message: Outgoing) => void;
   readonly #onLimit: ((limit: LimitName) => void) | undefined;
   #waiting: Outgoing[] | undefined;
+  /** Those without an answer that wait. */
+  #waitingBytes = 0;
 
   /** @param onLimit called for each notification or answer that is dropped, because too many messages wait. */
   constructor(post: (message: Outgoing) => void, onLimit?: (limit: LimitName) => void) {
@@ -19,13 +21,25 @@ export class HandshakeQueue {
   send(message: Outgoing): void {
     if (this.#waiting !== undefined) {
       // An upstream can ask without end; requests are bounded by those who send them.
-      const isDropped = message.id === undefined && this.#waiting.length >= LIMITS.undeliveredMessages;
-      if (isDropped) this.#onLimit?.('undeliveredMessages');
-      else this.#waiting.push(message);
+      const limit = message.id === undefined ? this.#limitOf(message, this.#waiting) : undefined;
+      if (limit === undefined) {
+        this.#waiting.push(message);
+        return;
+      }
+      this.#onLimit?.(limit);
+      message.onDropped?.();
       return;
     }
     if (message.method === INITIALIZED) this.#waiting = [];
     this.#post(message);
+  }
+
+  /** Returns the limit that a message without an answer exceeds; undefined if it may wait. */
+  #limitOf({ text }: Outgoing, { length }: readonly Outgoing[]): LimitName | undefined {
+    if (length >= LIMITS.undeliveredMessages) return 'undeliveredMessages';
+    if (this.#waitingBytes >= LIMITS.undeliveredBytes) return 'undeliveredBytes';
+    this.#waitingBytes += Buffer.byteLength(text);
+    return undefined;
   }
 
   /** Queues messages until `onAccepted`, as while `notifications/initialized` is in flight. */
@@ -38,6 +52,7 @@ export class HandshakeQueue {
     if (method !== INITIALIZED) return;
     const waiting = this.#waiting;
     this.#waiting = undefined;
+    this.#waitingBytes = 0;
     for (const message of waiting ?? []) this.send(message);
   }
 

@@ -43,6 +43,8 @@ type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'do
 export class UpstreamPost implements WireHandler {
   readonly id: number | undefined;
   readonly method: string | undefined;
+  /** Size of a message without an answer, else 0. */
+  readonly bytes: number;
   readonly #handler: UpstreamPostHandler;
   readonly #wantsAnswer: boolean;
   #controller: WireController | undefined;
@@ -66,7 +68,14 @@ export class UpstreamPost implements WireHandler {
   #lingerTimer: NodeJS.Timeout | undefined;
 
   /** @param wantsAnswer whether the response must contain the answer. */
-  constructor(handler: UpstreamPostHandler, id: number | undefined, method: string | undefined, wantsAnswer: boolean) {
+  constructor(
+    handler: UpstreamPostHandler,
+    id: number | undefined,
+    method: string | undefined,
+    wantsAnswer: boolean,
+    bytes = 0,
+  ) {
+    this.bytes = bytes;
     this.#handler = handler;
     this.id = id;
     this.method = method;

@@ -4,7 +4,7 @@ import { ArrayMap, ArraySet } from '../../small-collections.ts';
 import { INITIALIZED } from './handshake-queue.ts';
 import type { UpstreamPost } from './http-post.ts';
 import type { ReconnectingStream } from './http-stream.ts';
-import type { UndeliveredMessages } from './undelivered-messages.ts';
+import type { OwnMessages, UndeliveredMessages } from './undelivered-messages.ts';
 
 /** A request in flight: its POST, and the stream that has replaced the response, if any. */
 interface OpenRequest {
@@ -15,6 +15,7 @@ interface OpenRequest {
 /** The POSTs of one session that have not ended, with the streams that continue their responses. */
 export class OpenPosts {
   readonly #undelivered: UndeliveredMessages;
+  readonly #own: OwnMessages = { count: 0, bytes: 0 };
   readonly #requests = new ArrayMap<number, OpenRequest>();
   /** POSTs whose answer is not awaited: notifications, responses, and answered requests. */
   readonly #others = new ArraySet<UpstreamPost>();
@@ -26,7 +27,7 @@ export class OpenPosts {
 
   /** Adds a POST before it is sent. Returns false if too many messages without an answer are not delivered, so that it must not be sent. */
   add(post: UpstreamPost): boolean {
-    if (isCounted(post) && !this.#undelivered.take()) return false;
+    if (isCounted(post) && !this.#undelivered.take(this.#own, post.bytes)) return false;
     if (post.id === undefined) this.#others.add(post);
     else this.#requests.set(post.id, { post, stream: undefined });
     return true;
@@ -38,7 +39,7 @@ export class OpenPosts {
 
   remove(post: UpstreamPost): void {
     if (post.id !== undefined && this.#requests.get(post.id)?.post === post) this.#requests.delete(post.id);
-    if (this.#others.delete(post) && isCounted(post)) this.#undelivered.release();
+    if (this.#others.delete(post)) this.#release(post);
     if (this.#others.size === 0) this.#onOthersDone?.();
   }
 
@@ -89,9 +90,13 @@ export class OpenPosts {
   cancelOthers(): void {
     for (const post of this.#others) {
       post.cancel();
-      if (isCounted(post)) this.#undelivered.release();
+      this.#release(post);
     }
     this.#others.clear();
+  }
+
+  #release(post: UpstreamPost): void {
+    if (isCounted(post)) this.#undelivered.release(this.#own, post.bytes);
   }
 
   /** Waits for the delivery of messages without an answer, such as a cancellation, at most this long. */

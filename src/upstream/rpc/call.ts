@@ -1,10 +1,16 @@
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, upstreamError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { CancelReason } from '../../protocol/cancellation.ts';
 import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
+
+/** Returns the failure of a call whose upstream has asked, and will not get the answer. It would wait until its deadline. */
+export function undeliveredAnswer(upstream: string): GatewayError {
+  const event = 'accepts messages too slowly, so that the answer to its question was not sent; check what the call did';
+  return upstreamError('overloaded', upstream, event, { executed: 'unknown', retryable: false });
+}
 
 export interface CallOptions<Context> {
   /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */

@@ -1,4 +1,3 @@
-import { setLatest } from '../../map-entries.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import { MAX_TIMER_MS } from '../../deadline.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
@@ -27,9 +26,9 @@ import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
 import { mayRequireInput } from '../../protocol/input-required.ts';
-import { getOrMake } from '../../map-entries.ts';
+import { getOrMake, setLatest } from '../../map-entries.ts';
 import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
-import { type Call, type CallOptions, PendingCall } from './call.ts';
+import { type Call, type CallOptions, PendingCall, undeliveredAnswer } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId, sentBackId } from './request-ids.ts';
 import type { Outgoing, StartTransport, Transport, TransportRequest, UpstreamSession } from './transport.ts';
@@ -421,7 +420,9 @@ export class Connection<Context = unknown> {
     const key = idKey(id);
     getOrMake(this.#serverRequests, key, () => new Set()).add(open);
     const answer = (one: Answer) => {
-      if (this.#remove(key, open)) this.#transport?.send({ text: responseText(id, one) });
+      if (!this.#remove(key, open)) return;
+      const fail = () => about !== undefined && this.#cancel(about, 'not answered', undeliveredAnswer(this.upstream));
+      this.#transport?.send({ text: responseText(id, one), onDropped: fail });
     };
     try {
       this.#events.onServerRequest({

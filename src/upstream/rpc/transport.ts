@@ -9,6 +9,8 @@ export interface Outgoing {
   readonly text: string;
   /** Our id, if the message is a request. */
   readonly id?: number;
+  /** Runs if an answer is not sent, because the upstream accepts too few messages. */
+  readonly onDropped?: () => void;
   /** JSON-RPC method, if the message is a request or notification. */
   readonly method?: string;
   /** In the modern era, the standard headers for HTTP. Equal requests have the same array. */

@@ -39,6 +39,16 @@ test('a request that is forgotten while it waits is not posted', () => {
   assert.deepEqual(posted, [INITIALIZED, 'prompts/list']);
 });
 
+test('limit undeliveredBytes: of messages that wait, notifications are dropped', () => {
+  const { queue, posted } = queueOf();
+  const text = 'x'.repeat(LIMITS.undeliveredBytes / 2);
+  queue.send(message(INITIALIZED));
+  for (const method of ['a', 'b', 'c']) queue.send({ text, method });
+  queue.send(message('tools/list', 2));
+  queue.onAccepted(INITIALIZED);
+  assert.deepEqual(posted, [INITIALIZED, 'a', 'b', 'tools/list']);
+});
+
 test('limit undeliveredMessages: of messages that wait, answers are dropped', () => {
   const posted: Outgoing[] = [];
   const reached: string[] = [];
