@@ -1,4 +1,4 @@
-import { MAX_TIMER_MS, resultWithin } from '../deadline.ts';
+import { MAX_TIMER_MS, resultWithin, setDeadline } from '../deadline.ts';
 import type { PipeMethod, PipeCalls } from '../store/piped/pipe-calls.ts';
 import type { AuditEvent } from './audit-event.ts';
 import { CLOSE_MS, COMMIT_MS, GATHER_BYTES, GATHER_MS, unavailable } from './audit-log.ts';
@@ -122,7 +122,7 @@ export class PipedAuditLog implements AuditWriter {
     const refuse = (): void => {
       for (const { waiter } of commits) waiter.reject(unavailable());
     };
-    const timer = setTimeout(refuse, COMMIT_MS);
+    const timer = setDeadline(refuse, COMMIT_MS);
     try {
       const untilMs = monotonicMs() + COMMIT_MS - ANSWER_MS;
       const numbers = await this.#ask(AUDIT.commit, { texts: commits.map(({ text }) => text), untilMs });

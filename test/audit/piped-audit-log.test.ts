@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { COMMIT_MS } from '../../src/audit/audit-log.ts';
 import { AUDIT, monotonicMs, serveAudit } from '../../src/audit/audit-pipe.ts';
 import { PipedAuditLog } from '../../src/audit/piped-audit-log.ts';
 import { pipePair } from '../store/piped/pipe-pair.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { assertChain, auditWriterContract } from './audit-writer.contract.ts';
@@ -56,6 +58,24 @@ test('the records of several workers and their parent are one chain', OPTIONS, a
       'in the order of each worker',
     );
   }
+});
+
+test('an answer that came while the worker stood still is read before the refusal', OPTIONS, async (t) => {
+  const time = stopTime(t);
+  const { one, other: calls, close } = pipePair();
+  const asked = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<number[]>();
+  one.serve(AUDIT.commit, () => {
+    asked.resolve();
+    return answer.promise;
+  });
+  const writer = new PipedAuditLog({ calls, queueBytes: 4_096, recordBytes: 4_096, onLost: () => undefined });
+  const committing = writer.commit({ kind: 'begun' });
+  await asked.promise;
+  time.pass(COMMIT_MS);
+  answer.resolve([7]);
+  assert.equal(await committing, 7);
+  close();
 });
 
 // R22

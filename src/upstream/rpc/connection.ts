@@ -1,5 +1,5 @@
 import { ArrayMap } from '../../small-collections.ts';
-import { MAX_TIMER_MS } from '../../deadline.ts';
+import { MAX_TIMER_MS, setDeadline } from '../../deadline.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { type CancelReason, cancelledParams, carriedParams } from '../../protocol/cancellation.ts';
 import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
@@ -264,10 +264,11 @@ export class Connection<Context = unknown> {
   #awaitDeadline(pending: PendingCall<Context>, nowMs: number): void {
     const waitMs = pending.dueMs - nowMs;
     if (waitMs === Infinity) return;
-    pending.timer = setTimeout(() => this.#checkDeadline(pending), Math.min(waitMs, MAX_TIMER_MS));
+    pending.timer = setDeadline(() => this.#checkDeadline(pending), Math.min(waitMs, MAX_TIMER_MS));
   }
 
   #checkDeadline(pending: PendingCall<Context>): void {
+    if (this.#pending.get(pending.id) !== pending) return;
     const nowMs = performance.now();
     // While the upstream waits for an answer of a client, its calls do not time out.
     if (this.#serverRequests.size > 0) pending.lastActivityMs = nowMs;

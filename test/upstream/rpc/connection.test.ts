@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
@@ -104,6 +105,18 @@ test('a call without an answer times out, and is cancelled at the upstream', asy
   const [, cancelled] = peer.received;
   assert.partialDeepStrictEqual(cancelled, { kind: 'notification', method: 'notifications/cancelled' });
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
+});
+
+test('an answer that came while this process stood still is read before the timeout', async (t) => {
+  const time = stopTime(t);
+  const { connection, peer } = await connect({ request: () => undefined });
+  const call = connection.call('tools/call', undefined, HASTY);
+  await received(peer, 1);
+  time.pass(HASTY.timeoutMs);
+  peer.send(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);
+  assert.partialDeepStrictEqual(await call.answer, { kind: 'result', result: '{}' });
+  await nextTurn();
+  assert.equal(peer.received.length, 1, 'nothing is cancelled');
 });
 
 // L-015
