@@ -1,10 +1,13 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
-import type { RawObject } from '../../json/json.ts';
+import { RawObject } from '../../json/json.ts';
 import type { CancelReason } from '../../protocol/cancellation.ts';
-import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
-import type { Header } from '../../protocol/framing/mcp-headers.ts';
+import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
+import { type Answer, type Notification, requestText } from '../../protocol/jsonrpc.ts';
+import { type Header, standardHeaders } from '../../protocol/framing/mcp-headers.ts';
+import { withToken } from '../../protocol/meta.ts';
 import type { Severity } from '../../protocol/severity.ts';
-import type { TraceContext } from '../../protocol/trace-context.ts';
+import { type TraceContext, withTraceContext } from '../../protocol/trace-context.ts';
+import type { Outgoing } from './transport.ts';
 
 /** Returns the failure of a call whose upstream has asked, and will not get the answer. It would wait until its deadline. */
 export function undeliveredAnswer(upstream: string): GatewayError {
@@ -110,4 +113,37 @@ export class PendingCall<Context> implements Call<Context> {
     const { timeoutMs, maxMs } = this.options;
     return timeoutMs === Infinity ? Infinity : Math.min(this.lastActivityMs + timeoutMs, this.startedMs + maxMs);
   }
+}
+
+export function legacyRequest<Context>(
+  id: number,
+  method: string,
+  params: RawObject | undefined,
+  { progress, trace }: CallOptions<Context>,
+): Outgoing {
+  const sent = progress ? withToken(params, id) : params;
+  if (trace === undefined) return { text: requestText(id, method, sent), id, method };
+  return { text: requestText(id, method, withTraceContext(sent, trace)), id, method, trace };
+}
+
+/** Returns a request of the modern era, with its envelope and its HTTP headers. */
+export function modernRequest<Context>(
+  id: number,
+  method: string,
+  params: RawObject | undefined,
+  { version, clientInfo }: Pick<Envelope, 'version' | 'clientInfo'>,
+  { capabilities, logLevel, paramHeaders, progress, trace }: CallOptions<Context>,
+): Outgoing {
+  const clientCapabilities = capabilities ?? RawObject.EMPTY;
+  const envelope: Envelope = { version, clientInfo, clientCapabilities, logLevel };
+  const enveloped = withEnvelope(params, envelope, progress ? id : undefined);
+  const sent = trace === undefined ? enveloped : withTraceContext(enveloped, trace);
+  return {
+    text: requestText(id, method, sent),
+    id,
+    method,
+    standardHeaders: standardHeaders({ method, params: sent }),
+    paramHeaders,
+    trace,
+  };
 }

@@ -2,7 +2,7 @@ import { ArrayMap } from '../../small-collections.ts';
 import { MAX_TIMER_MS, setDeadline } from '../../deadline.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { type CancelReason, cancelledParams, carriedParams } from '../../protocol/cancellation.ts';
-import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
+import type { Envelope } from '../../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import {
   type Answer,
@@ -14,24 +14,21 @@ import {
   type Notification,
   notificationText,
   type Request,
-  requestText,
   type Response,
   responseText,
   type RpcError,
 } from '../../protocol/jsonrpc.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
-import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
-import { META, withToken } from '../../protocol/meta.ts';
+import { META } from '../../protocol/meta.ts';
 import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import { withTraceContext } from '../../protocol/trace-context.ts';
 import { mayRequireInput } from '../../protocol/input-required.ts';
-import { getOrMake, setLatest } from '../../map-entries.ts';
+import { setLatest } from '../../map-entries.ts';
 import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
-import { type Call, type CallOptions, PendingCall, undeliveredAnswer } from './call.ts';
+import { type Call, type CallOptions, legacyRequest, modernRequest, PendingCall, undeliveredAnswer } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId, sentBackId } from './request-ids.ts';
-import type { Outgoing, StartTransport, Transport, TransportRequest, UpstreamSession } from './transport.ts';
+import type { StartTransport, Transport, TransportRequest, UpstreamSession } from './transport.ts';
 
 export interface ServerRequest<Context> {
   readonly method: string;
@@ -63,16 +60,21 @@ export interface ConnectionEvents<Context> {
 }
 
 interface OpenServerRequest {
+  readonly id: Id;
+  /** Our id of the call on whose stream it arrived. */
+  readonly about: number | undefined;
   onWithdrawn: ((cancelled?: RawObject) => void) | undefined;
 }
+
+const CALL_LOST = errorAnswer(RPC.internalError, 'The call that asks this was lost');
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
 export class Connection<Context = unknown> {
   readonly upstream: string;
   readonly #events: ConnectionEvents<Context>;
   readonly #pending = new ArrayMap<number, PendingCall<Context>>();
-  /** By the key of the id. Servers that share a session may use the same. */
-  readonly #serverRequests = new Map<Id, Set<OpenServerRequest>>();
+  /** Servers that share a session may use the same ids. */
+  readonly #serverRequests = new Set<OpenServerRequest>();
   /** Contexts of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Context>();
   readonly #abandoned: AbandonedCalls;
@@ -110,6 +112,7 @@ export class Connection<Context = unknown> {
         onSendFailed: (id, error) => {
           const pending = connection.#settle(id);
           if (pending !== undefined && error.executed !== 'no') connection.#abandon(pending);
+          if (pending !== undefined) connection.#refuseOf(pending);
           pending?.settle(error);
           events.onSendFailed?.(error, pending?.options.isBackground === true);
         },
@@ -309,6 +312,7 @@ export class Connection<Context = unknown> {
       this.notify('notifications/cancelled', cancelledParams(String(id), reason));
     }
     this.#abandon(pending);
+    this.#withdrawOf(pending);
     this.#transport?.forget(id);
     pending.settle(error);
   }
@@ -380,7 +384,10 @@ export class Connection<Context = unknown> {
       else this.#limitRate(about);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
-      if (params !== undefined && id !== undefined) this.#withdraw(idKey(id), carriedParams(params));
+      if (params !== undefined && id !== undefined) {
+        const key = idKey(id);
+        this.#withdraw((open) => idKey(open.id) === key, carriedParams(params));
+      }
       if (this.#modern !== undefined) this.#endSubscription(sentBackId(id));
     } else {
       const pending = this.#callOf(notification, about);
@@ -417,11 +424,10 @@ export class Connection<Context = unknown> {
       this.#transport?.send({ text: responseText(id, EMPTY_RESULT) });
       return;
     }
-    const open: OpenServerRequest = { onWithdrawn: undefined };
-    const key = idKey(id);
-    getOrMake(this.#serverRequests, key, () => new Set()).add(open);
+    const open: OpenServerRequest = { id, about, onWithdrawn: undefined };
+    this.#serverRequests.add(open);
     const answer = (one: Answer) => {
-      if (!this.#remove(key, open)) return;
+      if (!this.#remove(open)) return;
       const fail = () => about !== undefined && this.#cancel(about, 'not answered', undeliveredAnswer(this.upstream));
       this.#transport?.send({ text: responseText(id, one), onDropped: fail });
     };
@@ -444,57 +450,34 @@ export class Connection<Context = unknown> {
   }
 
   /** Returns false if it was answered or withdrawn before. */
-  #remove(key: Id, open: OpenServerRequest): boolean {
-    const withKey = this.#serverRequests.get(key);
-    if (withKey?.delete(open) !== true) return false;
-    if (withKey.size === 0) this.#serverRequests.delete(key);
-    this.#recordActivity();
-    return true;
+  #remove(open: OpenServerRequest): boolean {
+    const wasOpen = this.#serverRequests.delete(open);
+    if (wasOpen) this.#recordActivity();
+    return wasOpen;
   }
 
-  #withdraw(key: Id, cancelled?: RawObject): void {
-    for (const open of this.#serverRequests.get(key) ?? []) if (this.#remove(key, open)) open.onWithdrawn?.(cancelled);
+  #withdraw(isOver: (open: OpenServerRequest) => boolean, cancelled?: RawObject): OpenServerRequest[] {
+    const over = [...this.#serverRequests].filter(isOver);
+    for (const open of over) if (this.#remove(open)) open.onWithdrawn?.(cancelled);
+    return over;
+  }
+
+  /** Withdraws the questions of a call that has failed. The question of a task does not end with the call that waits for its result. */
+  #withdrawOf({ id, method }: PendingCall<Context>): OpenServerRequest[] {
+    return method === 'tasks/result' ? [] : this.#withdraw((open) => open.about === id);
+  }
+
+  /** Withdraws the questions of a call that was lost. Its upstream may still wait for their answers. */
+  #refuseOf(call: PendingCall<Context>): void {
+    for (const { id } of this.#withdrawOf(call)) this.#transport?.send({ text: responseText(id, CALL_LOST) });
   }
 
   #onTransportClose(error: GatewayError): void {
     if (this.#closed !== undefined) return;
     this.#closed = error;
     this.failCalls(error);
-    for (const key of this.#serverRequests.keys()) this.#withdraw(key);
+    this.#withdraw(() => true);
     this.#events.onClose(error);
     this.reportGone();
   }
-}
-
-function legacyRequest<Context>(
-  id: number,
-  method: string,
-  params: RawObject | undefined,
-  { progress, trace }: CallOptions<Context>,
-): Outgoing {
-  const sent = progress ? withToken(params, id) : params;
-  if (trace === undefined) return { text: requestText(id, method, sent), id, method };
-  return { text: requestText(id, method, withTraceContext(sent, trace)), id, method, trace };
-}
-
-/** Returns a request of the modern era, with its envelope and its HTTP headers. */
-function modernRequest<Context>(
-  id: number,
-  method: string,
-  params: RawObject | undefined,
-  { version, clientInfo }: Pick<Envelope, 'version' | 'clientInfo'>,
-  { capabilities, logLevel, paramHeaders, progress, trace }: CallOptions<Context>,
-): Outgoing {
-  const clientCapabilities = capabilities ?? RawObject.EMPTY;
-  const envelope: Envelope = { version, clientInfo, clientCapabilities, logLevel };
-  const enveloped = withEnvelope(params, envelope, progress ? id : undefined);
-  const sent = trace === undefined ? enveloped : withTraceContext(enveloped, trace);
-  return {
-    text: requestText(id, method, sent),
-    id,
-    method,
-    standardHeaders: standardHeaders({ method, params: sent }),
-    paramHeaders,
-    trace,
-  };
 }

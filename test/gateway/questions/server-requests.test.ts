@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
@@ -353,6 +354,28 @@ test('all members of a cancellation and of changed roots reach the upstream', TI
   assert.deepEqual(JSON.parse(String(roots.params)), { x: 1, _meta: meta });
   const params = { requestId: Number(called.id), x: 1, reason: 'enough', _meta: meta };
   assert.deepEqual(JSON.parse(String(cancelled.params)), params);
+});
+
+test('a question of a lost call is cancelled at the client, and answered with an error', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}', Number(request.id));
+      peer.fail(request.id, new GatewayError('upstream-lost', { upstream: 'up', message: 'the stream broke' }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { roots: {} } });
+  const { messages, answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.equal(answer.kind, 'error');
+  const [question, cancelled] = messages;
+  assert.ok(question?.kind === 'request' && cancelled?.kind === 'notification');
+  assert.equal(cancelled.method, 'notifications/cancelled');
+  assert.equal(cancelled.params?.raw('requestId'), question.id);
+  const got = await memory.until(() =>
+    memory.peers.flatMap(({ received }) => received).find((one) => 'id' in one && one.id === '"q"'),
+  );
+  assert.equal(got.kind, 'error');
 });
 
 test('an upstream gets an answer when the asked session ends', TIMEOUT, async () => {

@@ -211,6 +211,40 @@ test('calls do not time out while the upstream waits for a client', async (t) =>
   assert.equal((await call.answer).kind, 'result');
 });
 
+test('a call that is lost or cancelled takes its questions with it, and no others', async (t) => {
+  const time = stopTime(t);
+  const { connection, peer, asks } = await connect({ request: () => undefined });
+  const [lost, cancelled, waiting] = ['lost', 'cancelled', 'waiting'].map((name) =>
+    connection.call('tools/call', RawObject.of({ name }), HASTY),
+  );
+  assert.ok(lost && cancelled && waiting);
+  await received(peer, 3);
+  const withdrawn: number[] = [];
+  for (const [n, { id }] of [lost, cancelled, waiting].entries()) {
+    peer.send(`{"jsonrpc":"2.0","id":${n},"method":"elicitation/create","params":{}}`, id);
+    asks[n]?.onWithdrawn(() => withdrawn.push(n));
+  }
+  peer.fail(String(lost.id), new GatewayError('upstream-lost', { upstream: 'up', message: 'the stream broke' }));
+  cancelled.cancel('enough');
+  assert.deepEqual(withdrawn, [0, 1]);
+  time.pass(2 * HASTY.timeoutMs);
+  assert.equal(connection.inFlight, 1);
+  asks[2]?.answer({ kind: 'result', result: '{"action":"accept"}' });
+  time.pass(2 * HASTY.timeoutMs);
+  await assert.rejects(waiting.answer, { code: 'upstream-timeout' });
+});
+
+test('a question of a task outlives the call that waits for the result of the task', async () => {
+  const { connection, peer, asks } = await connect({ request: () => undefined });
+  const call = connection.call('tasks/result', undefined, OPTIONS);
+  await received(peer, 1);
+  peer.send('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
+  call.cancel('enough');
+  asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
+  await received(peer, 3);
+  assert.deepEqual(peer.received.at(-1), { kind: 'result', id: '5', result: '{"action":"accept"}' });
+});
+
 test('a cancelled server request is withdrawn, and its late answer is not sent', async () => {
   const { peer, asks } = await connect({});
   peer.send('{"jsonrpc":"2.0","id":5,"method":"roots/list"}');
