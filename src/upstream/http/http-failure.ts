@@ -104,8 +104,11 @@ export function interpretErrorResponse(
   const session = inSession ? judgeSession(refused, response, isOwn, method) : 'known';
   if (session === 'lost') return { kind: 'session-lost' };
   const isUnnamed = response?.id === 'null' && (status === 400 || (inSession && error?.code === RPC.methodNotFound));
+  const isHandshake = method === 'initialize' || method === 'server/discover';
+  // A server in trouble says nothing about the eras that it supports, unless it does not have the method.
+  const isTrouble = isHandshake && status >= 500 && error !== undefined && error.code !== RPC.methodNotFound;
   let outcome: RefusalOutcome;
-  if (isOwn && status !== 429) outcome = { kind: 'answer', response, isNamed: true };
+  if (isOwn && status !== 429 && !isTrouble) outcome = { kind: 'answer', response, isNamed: true };
   // A 400 to `initialize` may also come from a server of an older revision, which the caller has to find out.
   else if (isUnnamed && error !== undefined && id !== undefined && method !== 'initialize')
     outcome = { kind: 'answer', response: { kind: 'error', id: String(id), error }, isNamed: false };

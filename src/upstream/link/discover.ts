@@ -12,14 +12,29 @@ import {
 import type { Connection } from '../rpc/connection.ts';
 import { readInstructions, type ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import { isModernError, isRedirect, isRefusedByStatus, supportedBy } from './era-evidence.ts';
+import {
+  isModernError,
+  isRedirect,
+  isRefusedByStatus,
+  isTransientFailure,
+  isUnrelatedError,
+  supportedBy,
+} from './era-evidence.ts';
 
 /** The outcome of `server/discover`. `legacy`: the upstream does not support the modern era. */
 export type DiscoverOutcome =
   | { readonly kind: 'modern'; readonly hello: ServerHello<ModernRevision> }
   | { readonly kind: 'legacy' }
-  /** Undecided, because of `error`. `isModern`: only a server of the modern era answers with this error. */
-  | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
+  | Undecided;
+
+interface Undecided {
+  readonly kind: 'unknown';
+  readonly error: GatewayError;
+  /** True if the upstream has answered. */
+  readonly isAnswered: boolean;
+  /** True if only a server of the modern era answers with this error. */
+  readonly isModern: boolean;
+}
 
 /** Returns the revision to ask for instead of the one that the server has refused; undefined if there is none. */
 function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
@@ -27,13 +42,14 @@ function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
 }
 
 function verdictOnError({ upstream }: Connection, error: RpcError): DiscoverOutcome {
-  if (!isModernError(error)) return { kind: 'legacy' };
+  const isModern = isModernError(error);
+  if (!isModern && !isUnrelatedError(error)) return { kind: 'legacy' };
   const newer = supportedBy(error.data).filter((one) => isModernDate(one) && !isModernRevision(String(one)));
   const event =
     newer.length > 0
       ? `supports only protocol revision ${newer.join(', ')}, which the gateway does not`
       : `refused server/discover: ${error.message}`;
-  return { kind: 'unknown', error: upstreamError('upstream-unavailable', upstream, event), isModern: true };
+  return { kind: 'unknown', error: upstreamError('upstream-unavailable', upstream, event), isAnswered: true, isModern };
 }
 
 /**
@@ -76,6 +92,6 @@ export async function discover(
     // A modern server answers with JSON-RPC. A redirect says nothing about the server behind it.
     return !isRedirect(thrown) && (isRefusedByStatus(thrown) || thrown.code === 'upstream-protocol')
       ? { kind: 'legacy' }
-      : { kind: 'unknown', error: thrown, isModern: false };
+      : { kind: 'unknown', error: thrown, isAnswered: isTransientFailure(thrown), isModern: false };
   }
 }

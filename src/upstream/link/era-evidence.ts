@@ -23,6 +23,20 @@ export function isModernError({ code, data }: RpcError): boolean {
   return code !== RPC.unsupportedVersion || supportedBy(data).some(isModernDate);
 }
 
+/** The words of servers that refuse a revision, with whichever code. */
+export const ABOUT_REVISION = /protocol.?version|unsupported.{0,20}version/i;
+
+const ABOUT_METHOD = /\bmethod\b|unsupported|not (?:supported|implemented)/i;
+
+/**
+ * Returns whether an error to a handshake says nothing about the era. It is internal, or has a code of the server's own, outside the range
+ * that JSON-RPC reserves, and its text is about something else.
+ */
+export function isUnrelatedError({ code, message }: RpcError): boolean {
+  const isReserved = code >= -32_768 && code <= -32_000;
+  return (code === RPC.internalError || !isReserved) && !ABOUT_REVISION.test(message) && !ABOUT_METHOD.test(message);
+}
+
 /** Returns whether a status is about a transient condition or credentials, so that it says nothing about the era. */
 function isTransientStatus(status: number): boolean {
   return status === 401 || status === 403 || status === 408 || status === 429 || status >= 500;

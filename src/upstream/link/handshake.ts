@@ -3,7 +3,7 @@ import { GatewayError, upstreamError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { MODERN_REVISIONS, type ModernRevision } from '../../protocol/revisions.ts';
 import { discover, type DiscoverOutcome } from './discover.ts';
-import { isOfCredentials, isTransientFailure } from './era-evidence.ts';
+import { isOfCredentials } from './era-evidence.ts';
 import type { Eras, Finding, HandshakePlan } from './eras.ts';
 import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
 import type { Proposals } from './proposals.ts';
@@ -198,10 +198,10 @@ function rejectModern(
     const reason = upstreamError('upstream-unavailable', upstream, event);
     return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
   }
-  const { error, isModern } = discovered;
+  const { error, isAnswered, isModern } = discovered;
   // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
   if ((isModern && eras.legacy.speaks !== 'yes') || isOfCredentials(error)) throw error;
-  const evidence = isTransientFailure(error) ? 'server/discover failed' : 'server/discover not answered';
+  const evidence = isAnswered ? 'server/discover failed' : 'server/discover not answered';
   const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful };
   return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
 }

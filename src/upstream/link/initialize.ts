@@ -3,7 +3,7 @@ import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
 import { isLegacyRevision, isModernRevision, LEGACY_REVISIONS, type Revision } from '../../protocol/revisions.ts';
-import { isRefusedByStatus, isModernError, supportedBy } from './era-evidence.ts';
+import { isRefusedByStatus, isModernError, isUnrelatedError, supportedBy } from './era-evidence.ts';
 import type { Proposals } from './proposals.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -46,7 +46,7 @@ export function readInstructions(connection: Connection, result: RawObject): str
  *
  * @param capabilities exactly the capabilities of the client that this connection serves.
  * @throws {GatewayError} `upstream-protocol` if the answer cannot be read, or names an unsupported revision; any error of the
- *   transport, except a status that refuses the request.
+ *   transport, except a status that refuses the request. `upstream-unavailable` if the answer is an error that says nothing about the era.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
 export async function initialize(
@@ -77,7 +77,10 @@ export async function initialize(
     if (answer.kind === 'result') return accept(connection, answer.result);
     const { error } = answer;
     refused = { kind: 'refused', error: refusal(upstream, error), isModern: isModernError(error) };
-    if (!proposals.moveOn(error.message, error.data)) return refused;
+    if (!proposals.moveOn(error.message, error.data)) {
+      if (isUnrelatedError(error)) throw refused.error;
+      return refused;
+    }
     // A session that began with a refusal may take no further initialize.
     if (connection.session !== undefined) return { ...refused, isUnfinished: true };
   }

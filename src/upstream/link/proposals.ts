@@ -1,7 +1,5 @@
 import { LEGACY_REVISIONS, type LegacyRevision } from '../../protocol/revisions.ts';
-import { supportedBy } from './era-evidence.ts';
-
-const ABOUT_REVISION = /protocol.?version|unsupported.{0,20}version/i;
+import { ABOUT_REVISION, supportedBy } from './era-evidence.ts';
 
 /** The legacy revisions that one start proposes to an upstream, until it takes one. Each is proposed once, on whichever connection. */
 export class Proposals {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { ERRORS } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { META } from '../../../src/protocol/meta.ts';
@@ -34,9 +35,9 @@ const initializes: Reply = (peer, request) => {
   peer.send(result(request, { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }));
 };
 const refuses =
-  (code: number, data?: object): Reply =>
+  (code: number, data?: object, why = 'no'): Reply =>
   (peer, { id, method }) =>
-    peer.send(errorText(Number(id), { code, message: `no ${method}`, data }));
+    peer.send(errorText(Number(id), { code, message: `${why} ${method}`, data }));
 const ends: Reply = (peer) => peer.crash('exit code 1');
 const both =
   (first: Reply, second: Reply): Reply =>
@@ -138,6 +139,20 @@ for (const { name, plan, eras, replies, sent, outcome } of [
     outcome: { kind: 'open', revision: '2026-07-28', findings: ['modern yes', 'legacy no'] },
   },
   {
+    name: 'a server that refuses each older revision with a code of its own may be modern',
+    plan: ['legacy', 'modern'],
+    replies: { initialize: refuses(1, undefined, 'unsupported version in'), 'server/discover': discovers },
+    sent: ['initialize', 'initialize', 'initialize', 'initialize', 'server/discover'],
+    outcome: { kind: 'open', revision: '2026-07-28', findings: ['modern yes', 'legacy no'] },
+  },
+  {
+    name: 'a server may say that it does not have initialize with an internal error',
+    plan: ['legacy', 'modern'],
+    replies: { initialize: refuses(RPC.internalError, undefined, 'unknown method'), 'server/discover': discovers },
+    sent: ['initialize', 'server/discover'],
+    outcome: { kind: 'open', revision: '2026-07-28', findings: ['modern yes', 'legacy no'] },
+  },
+  {
     name: 'a server that ends after it refused initialize may be modern on a new connection',
     plan: ['legacy', 'modern'],
     replies: { initialize: both(refuses(RPC.methodNotFound), ends) },
@@ -171,7 +186,7 @@ for (const { name, plan, eras, replies, sent, outcome } of [
   {
     name: 'a server that refuses both handshakes proves nothing about either era',
     plan: ['modern', 'legacy'],
-    replies: { initialize: refuses(RPC.internalError), 'server/discover': refuses(RPC.methodNotFound) },
+    replies: { initialize: refuses(RPC.methodNotFound), 'server/discover': refuses(RPC.methodNotFound) },
     sent: ['server/discover', 'initialize'],
     outcome: {
       kind: 'unsuitable',
@@ -209,6 +224,15 @@ for (const { name, plan, eras, replies, sent, outcome } of [
     if (found.kind === 'open') {
       assert.equal(await server.eraOfRequests(), found.findings[0]?.era);
     }
+  });
+}
+
+// L-009
+for (const code of [RPC.internalError, ERRORS.overloaded.rpc, 1]) {
+  test(`an error ${code} to initialize is a failed start, and sends no server/discover`, async () => {
+    const server = await connect({ initialize: refuses(code), 'server/discover': discovers });
+    await assert.rejects(server.handshake(['legacy', 'modern']), /refused initialize: no initialize/);
+    assert.deepEqual(await server.methods(), ['initialize']);
   });
 }
 

@@ -113,6 +113,14 @@ const error = (code: number, data?: object) => (id: unknown) => errorText(id, { 
 /** Legacy servers refuse a request without its id. */
 const errorAboutNothing = (code: number) => () => errorText(null, { code, message: 'Bad Request: not initialized' });
 
+const TRANSIENT = [
+  ['503', refuses(503)],
+  ['503 and an error of its own', refuses(503, error(-31_014))],
+  ['500 and −32000', refuses(500, error(-32_000))],
+  ['200 and an error of its own', refuses(200, error(-31_013))],
+  ['200 and −32603', refuses(200, error(-32_603))],
+] as const;
+
 const discovers: Answer = ({ id }, response) => json(response, resultText(id, DISCOVERED));
 
 /** Starts a server with this answer to `server/discover`, and by default the answer of 2025-11-25 to `initialize`. */
@@ -280,6 +288,32 @@ suite('a remote server', () => {
     assert.deepEqual(openings(server), ['initialize', 'server/discover']);
   });
 
+  for (const [name, refusal] of TRANSIENT) {
+    // L-009
+    test(`that answers initialize with ${name} once keeps its era`, TIMEOUT, async () => {
+      let asked = 0;
+      await using server = await probed(
+        () => discovers,
+        () => (asked++ === 0 ? refusal : undefined),
+      );
+      await using links = await prober(remote(server), 'legacy');
+      await assert.rejects(links.open(), { code: 'upstream-unavailable' });
+      assert.deepEqual(openings(server), ['initialize']);
+      assert.equal((await links.open()).revision, '2025-11-25');
+    });
+  }
+
+  // L-008
+  test('that answers initialize with 501 and −32601 is asked for the other era', TIMEOUT, async () => {
+    const lacks = refuses(501, error(-32_601));
+    await using server = await probed(
+      () => discovers,
+      () => lacks,
+    );
+    await using links = await prober(remote(server), 'legacy');
+    assert.equal((await links.open()).revision, '2026-07-28');
+  });
+
   // L-012
   test('that discovers only older revisions gets one of them', TIMEOUT, async () => {
     const old: Answer = ({ id }, response) =>
@@ -361,18 +395,20 @@ test('a legacy server is not probed again until the finding expires', TIMEOUT, a
   assert.equal((await links.open()).revision, '2026-07-28');
 });
 
-// L-009
-test('a server with a transient failure is probed again a minute later', TIMEOUT, async (t) => {
-  const time = clock(t);
-  let discover: Answer = refuses(503);
-  await using server = await probed(() => discover);
-  await using links = await prober(remote(server));
-  // The server answers initialize, so clients are served meanwhile.
-  assert.equal((await links.open()).revision, '2025-11-25');
-  discover = discovers;
-  time.aheadMs = 60_001;
-  assert.equal((await links.open()).revision, '2026-07-28');
-});
+for (const [name, refusal] of TRANSIENT) {
+  // L-009
+  test(`a server that answered server/discover with ${name} is probed a minute later`, TIMEOUT, async (t) => {
+    const time = clock(t);
+    let discover: Answer = refusal;
+    await using server = await probed(() => discover);
+    await using links = await prober(remote(server));
+    // The server answers initialize, so clients are served meanwhile.
+    assert.equal((await links.open()).revision, '2025-11-25');
+    discover = discovers;
+    time.aheadMs = 60_001;
+    assert.equal((await links.open()).revision, '2026-07-28');
+  });
+}
 
 // L-011
 test('after a failure the server is probed again, as it may have been replaced', TIMEOUT, async (t) => {

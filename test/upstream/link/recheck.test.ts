@@ -80,7 +80,7 @@ const CHANGES: readonly (readonly [string, RecheckOutcome, (answers: Script['ans
   ['is down', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(503)))],
   ['wants credentials', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(401)))],
   ['refuses the handshake', 'refused', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(404)))],
-  ['is broken', 'refused', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_603)))],
+  ['is broken', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_603)))],
   ['lacks the handshake', 'era', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_601)))],
 ];
 
