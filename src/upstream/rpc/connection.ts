@@ -66,7 +66,7 @@ interface OpenServerRequest {
   onWithdrawn: ((cancelled?: RawObject) => void) | undefined;
 }
 
-const CALL_LOST = errorAnswer(RPC.internalError, 'The call that asks this was lost');
+const CALL_OVER = errorAnswer(RPC.internalError, 'The call that asks this is over');
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
 export class Connection<Context = unknown> {
@@ -273,8 +273,9 @@ export class Connection<Context = unknown> {
   #checkDeadline(pending: PendingCall<Context>): void {
     if (this.#pending.get(pending.id) !== pending) return;
     const nowMs = performance.now();
-    // While the upstream waits for an answer of a client, its calls do not time out.
-    if (this.#serverRequests.size > 0) pending.lastActivityMs = nowMs;
+    // While the upstream waits for an answer of a client, its calls do not time out. Some servers leave a question behind with its call.
+    const isAsking = ({ about }: OpenServerRequest) => about === undefined || this.#pending.has(about);
+    if (this.#serverRequests.values().some(isAsking)) pending.lastActivityMs = nowMs;
     if (nowMs >= pending.dueMs) this.#timeOut(pending, nowMs);
     else this.#awaitDeadline(pending, nowMs);
   }
@@ -364,6 +365,7 @@ export class Connection<Context = unknown> {
     this.#abandoned.remove(id);
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
+    if (pending !== undefined && response.kind === 'error') this.#refuseOf(pending);
     pending?.settle(response);
     if (response.kind === 'error') this.#events.onError?.(response.error, pending?.options.isBackground === true);
   }
@@ -467,9 +469,9 @@ export class Connection<Context = unknown> {
     return method === 'tasks/result' ? [] : this.#withdraw((open) => open.about === id);
   }
 
-  /** Withdraws the questions of a call that was lost. Its upstream may still wait for their answers. */
+  /** Withdraws the questions of a call that was lost, or answered with an error. Its upstream may still wait for their answers. */
   #refuseOf(call: PendingCall<Context>): void {
-    for (const { id } of this.#withdrawOf(call)) this.#transport?.send({ text: responseText(id, CALL_LOST) });
+    for (const { id } of this.#withdrawOf(call)) this.#transport?.send({ text: responseText(id, CALL_OVER) });
   }
 
   #onTransportClose(error: GatewayError): void {

@@ -5,7 +5,8 @@ import { RawObject } from '../../../src/json/json.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { asker } from '../../support/asker.ts';
-import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
+import { errorText } from '../../support/http-upstream.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
 import { samplingWithLink } from '../../support/sampling.ts';
 
@@ -356,27 +357,37 @@ test('all members of a cancellation and of changed roots reach the upstream', TI
   assert.deepEqual(JSON.parse(String(cancelled.params)), params);
 });
 
-test('a question of a lost call is cancelled at the client, and answered with an error', TIMEOUT, async () => {
-  const memory = memoryUpstream({
-    lists: { tools: [ECHO] },
-    request: (peer, request) => {
-      peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}', Number(request.id));
-      peer.fail(request.id, new GatewayError('upstream-lost', { upstream: 'up', message: 'the stream broke' }));
-    },
+const ENDS: readonly (readonly [string, (peer: Peer, request: Request) => void])[] = [
+  [
+    'is lost',
+    (peer, { id }) => peer.fail(id, new GatewayError('upstream-lost', { upstream: 'up', message: 'the stream broke' })),
+  ],
+  ['fails', (peer, { id }) => peer.send(errorText(Number(id), { code: -32_603, message: 'The server was restarted' }))],
+];
+
+for (const [how, end] of ENDS) {
+  test(`a question of a call that ${how} is cancelled at the client, and refused`, TIMEOUT, async () => {
+    const memory = memoryUpstream({
+      lists: { tools: [ECHO] },
+      request: (peer, request) => {
+        peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}', Number(request.id));
+        end(peer, request);
+      },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect({ capabilities: { roots: {} } });
+    const { messages, answer } = await client.request('tools/call', toolCall('up__echo'));
+    assert.equal(answer.kind, 'error');
+    const [question, cancelled] = messages;
+    assert.ok(question?.kind === 'request' && cancelled?.kind === 'notification');
+    assert.equal(cancelled.method, 'notifications/cancelled');
+    assert.equal(cancelled.params?.raw('requestId'), question.id);
+    const got = await memory.until(() =>
+      memory.peers.flatMap(({ received }) => received).find((one) => 'id' in one && one.id === '"q"'),
+    );
+    assert.equal(got.kind, 'error');
   });
-  await using gateway = await testCore({ up: { memory } });
-  const client = await gateway.connect({ capabilities: { roots: {} } });
-  const { messages, answer } = await client.request('tools/call', toolCall('up__echo'));
-  assert.equal(answer.kind, 'error');
-  const [question, cancelled] = messages;
-  assert.ok(question?.kind === 'request' && cancelled?.kind === 'notification');
-  assert.equal(cancelled.method, 'notifications/cancelled');
-  assert.equal(cancelled.params?.raw('requestId'), question.id);
-  const got = await memory.until(() =>
-    memory.peers.flatMap(({ received }) => received).find((one) => 'id' in one && one.id === '"q"'),
-  );
-  assert.equal(got.kind, 'error');
-});
+}
 
 test('an upstream gets an answer when the asked session ends', TIMEOUT, async () => {
   const memory = asking('roots/list', {});

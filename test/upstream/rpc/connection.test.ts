@@ -234,6 +234,22 @@ test('a call that is lost or cancelled takes its questions with it, and no other
   await assert.rejects(waiting.answer, { code: 'upstream-timeout' });
 });
 
+test('a question that its call has left behind stays open, and holds up no other call', async (t) => {
+  const time = stopTime(t);
+  const { connection, peer, asks } = await connect({ request: () => undefined });
+  const answered = connection.call('tools/call', undefined, HASTY);
+  const waiting = connection.call('tools/call', undefined, HASTY);
+  await received(peer, 2);
+  peer.send('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', answered.id);
+  peer.send(`{"jsonrpc":"2.0","id":${answered.id},"result":{}}`);
+  time.pass(2 * HASTY.timeoutMs);
+  await until(() => connection.inFlight === 0, 'the other call has ended');
+  await assert.rejects(waiting.answer, { code: 'upstream-timeout' });
+  asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
+  await received(peer, 4);
+  assert.deepEqual(peer.received.at(-1), { kind: 'result', id: '5', result: '{"action":"accept"}' });
+});
+
 test('a question of a task outlives the call that waits for the result of the task', async () => {
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tasks/result', undefined, OPTIONS);
