@@ -14,6 +14,9 @@ import type { UpstreamLinks } from './upstream-links.ts';
 /** The shortest time between two checks of a link that refused requests lead to. Some servers always refuse certain requests. */
 const REFUSAL_CHECK_MS = 5_000;
 
+/** The shortest time between two checks of sessions that only read lists. Some servers often report that a list changed. */
+const REPORT_CHECK_MS = 60_000;
+
 /** The shortest time between two refused checks after which an era counts as lost. A proxy may answer for a server that is down. */
 const LOST_ERA_MS = 5_000;
 
@@ -49,7 +52,7 @@ interface LinkChecksParts {
 
 /**
  * Gives up links to a server that was deployed anew, so that later requests open others. A server that keeps no session cannot
- * report that: without a check, a link would stay as its handshake made it.
+ * report that: without a check, a link would stay as its handshake made it. So would a session that only reads lists.
  */
 export class LinkChecks {
   readonly #parts: LinkChecksParts;
@@ -69,7 +72,15 @@ export class LinkChecks {
    * there is nothing to check.
    */
   beforeListing(link: Link): Promise<boolean> | undefined {
-    return !link.connection.mayKeepState && this.#listed.has(link) ? this.#check(link) : undefined;
+    if (!this.#listed.has(link)) return undefined;
+    return !link.connection.mayKeepState || this.#mayBeDescribedAnew(link) ? this.#check(link) : undefined;
+  }
+
+  /** Returns whether a session that only reads lists may have begun before its server had what it describes now. */
+  #mayBeDescribedAnew(link: Link): boolean {
+    if (!link.hasReportedChange || !isReader(link)) return false;
+    const { running, checkedMs } = this.#scopeOf(link);
+    return running !== undefined || performance.now() - checkedMs >= REPORT_CHECK_MS;
   }
 
   /** Records the begin of a listing over this link. */
@@ -161,9 +172,25 @@ export class LinkChecks {
     scope.checkedMs = performance.now();
     const outcome = await opener.recheck(link, stopping);
     if (link.isRetired || stopping.aborted) return;
+    if (link.connection.mayKeepState) {
+      if (outcome === 'changed' || outcome === 'described') this.#giveUpReaders(link);
+      return;
+    }
     const isLost = isEraLost(outcome, scope);
     if (isLost || outcome === 'changed' || (outcome === 'described' && mayFollowTexts(scope)))
       this.#giveUp(link, isLost);
+  }
+
+  /** Gives up the sessions of this era and audience that only read lists, and know the server as this one does. */
+  #giveUpReaders({ era, audience, hello }: Link): void {
+    const { links, events, log } = this.#parts;
+    log.info({ era }, 'upstream describes itself anew');
+    for (const link of links) {
+      if (link.era !== era || link.audience !== audience || !isReader(link)) continue;
+      if (!isSameHello(link.hello, hello) || !links.release(link)) continue;
+      events.onLinkClosed(link, 'released');
+      link.isRetired = true;
+    }
   }
 
   /**
@@ -189,6 +216,11 @@ export class LinkChecks {
       link.connection.reportGone();
     }
   }
+}
+
+/** Returns whether a link is a session of a remote server, and serves no client. */
+function isReader({ place, connection }: Link): boolean {
+  return place.purpose === 'discovery' && connection.session !== undefined;
 }
 
 /** @param without audiences whose links are left out. */

@@ -329,3 +329,71 @@ suite('a legacy upstream without sessions that was deployed anew', () => {
     assert.equal(upstream.requests('tools/call').at(-1)?.headers['mcp-protocol-version'], revision);
   });
 });
+
+suite('a legacy upstream with sessions that reports a change', () => {
+  /** A server whose sessions have a stream each. @param hello the members of the next handshakes. */
+  function sessions(hello: Members) {
+    const streams: Served[] = [];
+    let begun = 0;
+    const answers: Script['answers'] = {
+      initialize: ({ response }) => {
+        response.setHeader('mcp-session-id', `session-${++begun}`);
+        const serverInfo = { name: 'scripted', version: '1' };
+        return { protocolVersion: '2025-11-25', capabilities: { tools: { listChanged: true } }, serverInfo, ...hello };
+      },
+      '': (served) => {
+        if (served.method !== 'GET') return {};
+        streams.push(served);
+        served.notify('notifications/other', {});
+        return undefined;
+      },
+    };
+    return { answers, streams, begun: () => begun };
+  }
+
+  /** Returns what a new session is told. */
+  async function helloOf(url: string): Promise<string> {
+    const client = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '0' } };
+    return (await post(url, rpc(0, 'initialize', client))).text;
+  }
+
+  // R4
+  test('and has other instructions gets another session, so that clients get them', TIMEOUT, async () => {
+    const hello: Record<string, unknown> = { instructions: 'Of before.' };
+    const { answers, streams, begun } = sessions(hello);
+    await using upstream = await legacyUpstream({ tools: [TOOL], answers });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const session = await initialize(gateway.url);
+    await post(gateway.url, rpc(1, 'tools/list'), session);
+    await waitUntil(() => streams.length === 1);
+    hello['instructions'] = 'Of now.';
+    streams[0]?.notify('notifications/tools/list_changed', {});
+    await waitUntil(async () => (await helloOf(gateway.url)).includes('Of now.'));
+    await waitUntil(() => streams.length === 2);
+    // The one that has asked what changed ends at once.
+    assert.equal(begun(), 3);
+    hello['instructions'] = 'Of later.';
+    const lists = upstream.requests('tools/list').length;
+    streams[1]?.notify('notifications/tools/list_changed', {});
+    await waitUntil(() => upstream.requests('tools/list').length > lists);
+    assert.equal(begun(), 3);
+  });
+
+  // R4
+  test('keeps its session if it describes itself as before', TIMEOUT, async () => {
+    const { answers, streams, begun } = sessions({});
+    await using upstream = await legacyUpstream({ tools: [TOOL], answers });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const session = await initialize(gateway.url);
+    await post(gateway.url, rpc(1, 'tools/list'), session);
+    await waitUntil(() => streams.length === 1);
+    const lists = upstream.requests('tools/list').length;
+    streams[0]?.notify('notifications/tools/list_changed', {});
+    await waitUntil(() => upstream.requests('tools/list').length > lists);
+    assert.equal(begun(), 2);
+    assert.deepEqual(
+      streams.map(({ response }) => response.closed),
+      [false],
+    );
+  });
+});

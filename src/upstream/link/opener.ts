@@ -149,7 +149,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     }
   }
 
-  /** Repeats the handshake of an open link. The server must keep no state for connections. Never rejects. */
+  /** Repeats the handshake of an open link to a remote server that keeps no state of a client for it. Never rejects. */
   async recheck(link: Link<Context, User>, stopping: AbortSignal): Promise<RecheckOutcome> {
     const { transports, clientInfo, timeouts } = this.#parts;
     const isOfLink = ({ era, canAttach }: TransportOption) =>

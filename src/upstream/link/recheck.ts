@@ -26,8 +26,8 @@ interface RecheckParts {
 }
 
 /**
- * Repeats the handshake of a link over a connection of its own, since the link is in use. For servers that keep no state for a
- * connection. Never rejects.
+ * Repeats the handshake of a link over a connection of its own, since the link is in use. For remote servers, and not for sessions of
+ * clients. Never rejects.
  */
 export async function recheck(link: Link, parts: RecheckParts, signal: AbortSignal): Promise<RecheckOutcome> {
   if (signal.aborted) return 'unknown';
@@ -63,7 +63,7 @@ export async function recheck(link: Link, parts: RecheckParts, signal: AbortSign
 
 /** Returns undefined if the server refuses, which may be transient. */
 async function initializeAgain(
-  { hello, clientCapabilities }: Link,
+  { hello, clientCapabilities, connection: { mayKeepState } }: Link,
   connection: Connection<undefined>,
   { clientInfo, timeoutMs, proposals }: RecheckParts,
 ): Promise<RecheckOutcome | undefined> {
@@ -71,7 +71,7 @@ async function initializeAgain(
   if (outcome.kind === 'refused' && outcome.isUnfinished === true) return 'unknown';
   if (outcome.kind === 'refused') return outcome.isModern ? 'era' : undefined;
   // A server that has begun to give out sessions refuses requests without one.
-  return connection.mayKeepState ? 'changed' : compare(outcome.hello, hello);
+  return connection.mayKeepState && !mayKeepState ? 'changed' : compare(outcome.hello, hello);
 }
 
 function compare(a: ServerHello, b: ServerHello): 'same' | 'changed' | 'described' {
