@@ -76,6 +76,12 @@ export function isErrorCode(text: unknown): text is ErrorCode {
   return typeof text === 'string' && Object.hasOwn(ERRORS, text);
 }
 
+/** Returns whether an error has the form of {@link toRpcError}, as a gateway behind this one sends it. */
+export function isGatewayForm({ code, data }: RpcError): boolean {
+  if (typeof data !== 'object' || data === null || !('code' in data)) return false;
+  return isErrorCode(data.code) && ERRORS[data.code].rpc === code;
+}
+
 export interface ErrorDetail {
   /** One sentence for the client: what happened and what to do. */
   readonly message?: string;

@@ -1,10 +1,10 @@
 import type { SharedParts } from '../records/shared-parts.ts';
 import type { Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
-import { GatewayError, toGatewayError, toRpcError } from '../../errors.ts';
+import { GatewayError, isGatewayForm, toGatewayError, toRpcError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { orderedText } from '../../json/ordered.ts';
-import { jsonOf } from '../../json/record.ts';
+import { jsonOf, memberOf } from '../../json/record.ts';
 import { LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { idempotencyKeyOf, META, withoutIdempotencyKey } from '../../protocol/meta.ts';
@@ -140,7 +140,7 @@ export class KeyedCalls {
     try {
       const outcome = await make({ ...to, params: withoutIdempotencyKey(to.params) });
       if (exchange.failure !== undefined) await end({ kind: 'error', error: toRpcError(exchange.failure) });
-      else if (isAnswer(outcome) && !asksFirst(exchange, outcome)) await end(outcome, isUpstreamError(exchange));
+      else if (isAnswer(outcome) && !mayRepeat(exchange, outcome)) await end(outcome, isUpstreamError(exchange));
       else await this.#late.release(call, claim);
       return outcome;
     } catch (thrown) {
@@ -228,10 +228,14 @@ function hasNotRun(failure: unknown): boolean {
   return executed === 'no' || NOT_SENT.has(code);
 }
 
-/** Returns whether an upstream refused a call until its client declares a capability, or opens a page, and then makes it again. */
-function asksFirst({ client }: OpenExchange, answer: Answer): boolean {
+/**
+ * Returns whether an upstream refused a call until its client declares a capability, or opens a page, and then makes it again. Or it is a
+ * gateway that did not make the call.
+ */
+function mayRepeat({ client }: OpenExchange, answer: Answer): boolean {
   if (answer.kind !== 'error') return false;
-  const { code } = answer.error;
+  const { code, data } = answer.error;
+  if (isGatewayForm(answer.error) && memberOf(data, 'executed') === 'no') return true;
   // Servers before 2026-07-28 use the first code as they like.
   return code === RPC.urlElicitationRequired || (code === RPC.missingCapability && client.dialect.asksInAnswers);
 }

@@ -257,6 +257,23 @@ test('a code that an older server uses as it likes is the answer of its call', T
   assert.equal(memory.requests('tools/call').length, 1);
 });
 
+test('a call that a gateway behind this one did not make is made again with its key', TIMEOUT, async () => {
+  const data = { code: 'rate-limited', executed: 'no', retryable: true };
+  for (const [error, made] of [
+    [{ code: -31_025, message: 'Rate limit reached', data }, 2],
+    [{ code: -31_025, message: 'Rate limit reached', data: { ...data, executed: 'unknown' } }, 1],
+    [{ code: -31_025, message: 'Of another kind', data: { code: 'other', executed: 'no' } }, 1],
+    [{ code: 5, message: 'Of another kind', data }, 1],
+  ] as const) {
+    const answers = { 'tools/call': refuseWith(error) };
+    await using server = await legacyUpstream({ tools: [{ name: 'act', ...TOOL }], answers });
+    await using gateway = await testCore({ up: server.config });
+    const client = await gateway.connect();
+    for (let time = 0; time < 2; time++) await client.request('tools/call', keyed('up__act', 'k'));
+    assert.equal(server.requests('tools/call').length, made, JSON.stringify(error));
+  }
+});
+
 test('the answer of a client of another revision is not given, nor its call repeated', TIMEOUT, async () => {
   const { memory, calls } = upstream();
   await using gateway = await testCore({ up: { memory } });
