@@ -230,10 +230,14 @@ export function sharedOffer(offer: Offer, digests = perList((list) => ListDigest
 
 /**
  * Returns whether two offers have the same content for clients. Lists with the same content are mostly the same arrays. The endpoints
- * before them may differ: that of a gateway which ends with its client has another pseudonym each time.
+ * before them may differ: that of a gateway which ends with its client has another pseudonym each time. So may the time for which clients
+ * may keep the lists, as a gateway states what is left of it. No time at all is another content.
  */
 export function isSameOffer(a: Offer, b: Offer): boolean {
-  const text = (offer: Offer) => restText({ ...offer, endpoints: undefined });
+  const text = (offer: Offer) => {
+    const caching = offer.caching && { ...offer.caching, ttlMs: Math.sign(offer.caching.ttlMs) };
+    return restText({ ...offer, caching, endpoints: undefined });
+  };
   return a === b || (LIST_MEMBERS.every((list) => haveSameItems(a[list], b[list])) && text(a) === text(b));
 }
 

@@ -7,6 +7,13 @@ export interface KeptOffer {
   readonly offer: Offer;
   /** The time when this process listed the upstream for it; monotonic ms. Undefined if another process did. */
   listedMs: number | undefined;
+  /** The time for which the lists may be cached, as the last reading has stated it. Default: that of the offer. */
+  readonly ttlMs?: number | undefined;
+}
+
+/** Returns the time for which lists may be cached from their last reading on; 0 if the upstream states none. */
+export function statedMs({ offer: { caching }, ttlMs }: KeptOffer): number {
+  return ttlMs ?? caching?.ttlMs ?? 0;
 }
 
 /** The offers of one upstream that are in memory, the least recently listed first. */

@@ -14,10 +14,10 @@ const REFETCHED_AT = 0.8;
 
 /** Decides by the age of lists whether they are fetched again. */
 export class ListAges {
-  readonly #offers: Pick<Offers, 'ageMs' | 'exactOffer'>;
+  readonly #offers: Pick<Offers, 'ageMs' | 'exactOffer' | 'statedMs'>;
   readonly #records: StartRecords;
 
-  constructor(offers: Pick<Offers, 'ageMs' | 'exactOffer'>, records: StartRecords) {
+  constructor(offers: Pick<Offers, 'ageMs' | 'exactOffer' | 'statedMs'>, records: StartRecords) {
     this.#offers = offers;
     this.#records = records;
   }
@@ -30,19 +30,15 @@ export class ListAges {
 
   /** Returns the ms until lists with a stated time to live are due to be fetched again; Infinity for other lists. */
   leftMs(upstream: Upstream, key: OfferKey): number {
-    if (this.#statedMs(upstream, key) === 0) return Infinity;
+    if (this.#offers.statedMs(upstream.id, key) === 0) return Infinity;
     const leftMs = this.#ttlMs(upstream, key) - (this.#offers.ageMs(upstream.id, key) ?? Infinity);
     // Those that are due already are being fetched, or that has failed.
     return leftMs > 0 ? leftMs : LEAST_TTL_MS;
   }
 
-  #statedMs({ id }: Upstream, key: OfferKey): number {
-    return this.#offers.exactOffer(id, key)?.caching?.ttlMs ?? 0;
-  }
-
   /** Returns how long lists are not fetched again. A modern upstream may state a shorter time than the default. */
   #ttlMs(upstream: Upstream, key: OfferKey): number {
-    const statedMs = this.#statedMs(upstream, key);
+    const statedMs = this.#offers.statedMs(upstream.id, key);
     if (statedMs > 0) return Math.min(Math.max(REFETCHED_AT * statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return upstream.config.target.kind === 'stdio' ? Infinity : LIST_TTL_MS;
   }

@@ -14,7 +14,7 @@ import type { ListRights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import { BuiltCatalogs } from './built-catalogs.ts';
 import { Circles, type CirclesParts } from './circles.ts';
-import { type KeptOffer, KeptOffers } from './kept-offers.ts';
+import { type KeptOffer, KeptOffers, statedMs } from './kept-offers.ts';
 import { type LockState, PinnedOffers } from './pinned-offers.ts';
 import { ProblemReports } from './problem-reports.ts';
 import { StoredOffers, targetText } from './stored-offers.ts';
@@ -184,6 +184,12 @@ export class Offers {
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
+  /** Returns the time for which the lists of this key may be cached from their last reading on; 0 if the upstream states none. */
+  statedMs(upstream: string, key: OfferKey): number {
+    const kept = this.#offers.get(upstream)?.get(key);
+    return kept === undefined ? 0 : statedMs(kept);
+  }
+
   /** Marks the offers of an era for an audience as outdated: the next list request fetches them again. */
   expire(upstream: string, era: Era, audience: string): void {
     this.#offers.get(upstream)?.expire(era, audience);
@@ -268,7 +274,7 @@ export class Offers {
     if (before !== undefined && isSameOffer(before, offer)) {
       const isOther = isRefused(offer) !== wasRefused;
       if (isDeepStrictEqual(before.endpoints, offer.endpoints) && !isOther)
-        this.#offers.get(upstream)?.set({ key, offer: before, listedMs });
+        this.#offers.get(upstream)?.set({ key, offer: before, listedMs, ttlMs: offer.caching?.ttlMs });
       else this.#set(upstream, { key, offer, listedMs });
       return isOther;
     }
@@ -403,11 +409,12 @@ export class Offers {
   cachingOf(holder: ConnectionHolder): Caching {
     const { catalog, caller, ownOffers, view } = holder;
     if (ownOffers.size > 0 || !this.#parts.views.has(view)) return UNCACHED;
-    let { ttlMs } = catalog.caching;
+    // The time in the catalog is that of an earlier reading.
+    let ttlMs = catalog.caching.ttlMs > 0 ? Infinity : 0;
     const key = this.#keyOf(holder);
     for (const { id } of ttlMs > 0 ? catalog.view.upstreams : []) {
       const kept = this.#offers.get(id)?.for({ ...key, audience: this.#parts.audienceOf(id, key.audience) });
-      const untilMs = (kept?.listedMs ?? -Infinity) + (kept?.offer.caching?.ttlMs ?? 0);
+      const untilMs = (kept?.listedMs ?? -Infinity) + (kept === undefined ? 0 : statedMs(kept));
       ttlMs = Math.min(ttlMs, Math.floor(untilMs - performance.now()));
     }
     return { ttlMs: Math.max(0, ttlMs), isPublic: catalog.caching.isPublic && isAnonymous(caller.principal) };
