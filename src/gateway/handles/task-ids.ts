@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors.ts';
+import { FairSlots } from '../../fair-slots.ts';
 import type { KnownTask, TaskAddress, TaskStore } from '../../store/task-store.ts';
 import type { Caller } from '../front/caller.ts';
 import type { Sealer } from './sealer.ts';
@@ -14,6 +15,9 @@ export interface OpenedTask extends TaskAddress {
 /** The lifetime of an id. The upstream decides how long it keeps a task, so this is only an upper bound. */
 const ID_MS = 365 * 86_400_000;
 
+/** The most ids of one client that are added to the store at the same time. A stream may name a thousand that are not known here. */
+const ADDED_AT_ONCE = 32;
+
 /**
  * Task ids for clients. They are sealed, so that no other client can use them or learn from them, also after a restart.
  * A client gets the same id for the same task each time, as long as the store keeps it.
@@ -22,6 +26,12 @@ export class TaskIds {
   readonly #sealer: Sealer;
   readonly #store: TaskStore;
   readonly #process: string;
+  readonly #adding = new FairSlots({
+    slots: Infinity,
+    slotsPerOwner: ADDED_AT_ONCE,
+    waiting: Infinity,
+    waitingPerOwner: Infinity,
+  });
 
   /** @param process name of this process; see `Owners.name`. */
   constructor(sealer: Sealer, store: TaskStore, process: string) {
@@ -53,7 +63,9 @@ export class TaskIds {
       throw unknown();
     if (typeof run !== 'string' || typeof process !== 'string' || typeof tool !== 'string') throw unknown();
     const address = { upstream, task, holder, run };
-    if (this.find(caller, address)?.id !== id) await this.#store.add(claimOf(caller), { ...address, id });
+    const claim = claimOf(caller);
+    if (this.find(caller, address)?.id !== id)
+      await this.#adding.run(claim, () => this.#store.add(claim, { ...address, id }));
     return { ...address, process, tool };
   }
 

@@ -32,7 +32,8 @@ export interface SplitFilter {
 
 /**
  * Divides the filter of a `subscriptions/listen` request among the processes that have the connections and tasks. List changes are reported by each of
- * them. Asks for all owners at the same time, and once for each upstream, since each answer of a store may take a while.
+ * them. Asks for all owners at the same time, since each answer of a store may take a while. It asks once for each upstream, and for each process
+ * that has made tasks.
  */
 export async function splitFilter(parts: SplitParts, client: ModernClient, filter: Filter): Promise<SplitFilter> {
   const { owners, connectionOwners, taskIds } = parts;
@@ -52,10 +53,11 @@ export async function splitFilter(parts: SplitParts, client: ModernClient, filte
     const { upstream } = resource;
     return await ownerAt(upstream, () => connectionOwners.ownerOf(group, upstream));
   });
+  const ownersByProcess = new Map<string, Ownership | Promise<Ownership>>();
   const ownersOfTasks = filter.taskIds.map((id) =>
     ownerElsewhere(async () => {
       const { process } = await taskIds.open(caller, id);
-      return await owners.ownerOf({ kind: 'task', process });
+      return await getOrMake(ownersByProcess, process, () => owners.ownerOf({ kind: 'task', process }));
     }),
   );
   const listed = filter.kinds.size > 0 ? view.upstreams : [];

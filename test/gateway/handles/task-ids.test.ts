@@ -40,3 +40,24 @@ test('a client has one id of a task, also after a restart', async () => {
     [id],
   );
 });
+
+test('the unknown ids of one client are added to the store in parts', { timeout: 120_000 }, async () => {
+  const sealer = await Sealer.open(new MemoryKeyStore());
+  const sealing = new TaskIds(sealer, new MemoryTaskStore(() => undefined), 'before');
+  const address = (task: number) => ({ upstream: 'up', task: `task-${task}`, holder: 'h', run: '' });
+  const ids = await Promise.all(Array.from({ length: 200 }, (_, task) => sealing.seal(CALLER, address(task), 'tool')));
+  const store = new MemoryTaskStore(() => undefined);
+  const add = store.add.bind(store);
+  let most = 0;
+  let running = 0;
+  store.add = async (client, task) => {
+    most = Math.max(most, ++running);
+    await new Promise(setImmediate);
+    await add(client, task);
+    running--;
+  };
+  const opening = new TaskIds(sealer, store, 'now');
+  const opened = await Promise.all(ids.map((id) => opening.open(CALLER, id)));
+  assert.deepEqual(opened.map(({ task }) => task).slice(-2), ['task-198', 'task-199']);
+  assert.ok(most < 50, `${most} at once`);
+});
