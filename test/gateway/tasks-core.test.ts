@@ -447,7 +447,7 @@ test('limit tasksPerConnection: the progress of the oldest task is not passed on
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
 });
 
-test('limit upstreamTaskIdChars: a call that creates a task with a longer id fails', TIMEOUT, async () => {
+test('limit upstreamTaskIdChars: a task with a longer id is cancelled, its call fails', TIMEOUT, async () => {
   for (const chars of [LIMITS.upstreamTaskIdChars, LIMITS.upstreamTaskIdChars + 1]) {
     const memory = memoryUpstream({
       capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
@@ -464,5 +464,6 @@ test('limit upstreamTaskIdChars: a call that creates a task with a longer id fai
     assert.equal(answer.kind, isLong ? 'error' : 'result');
     assert.equal(JSON.stringify(answer).includes('upstream-protocol'), isLong);
     assert.equal((await gateway.metrics.text()).includes('limit="upstreamTaskIdChars"'), isLong);
+    assert.equal(memory.requests('tasks/cancel').length, isLong ? 1 : 0);
   }
 });

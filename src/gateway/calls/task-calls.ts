@@ -15,7 +15,7 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { UpgradedSite, UpgradedTasks } from '../tasks/upgraded-tasks.ts';
 import type { Sender } from '../forward/sender.ts';
-import type { TaskDriver } from '../tasks/task-driver.ts';
+import type { TaskDriver, TaskSite } from '../tasks/task-driver.ts';
 import { hold, release, taskExchange } from '../tasks/task-holds.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 
@@ -89,7 +89,7 @@ export class TaskCalls {
     const answer = await sender.send(exchange, upstream, link, { params: sent, asCancellable }).answer;
     let made: CreatedTask | undefined;
     try {
-      made = createdTask(upstream.id, answer, onLimit);
+      made = createdTask(upstream.id, answer, (task) => this.#refuse(exchange, { upstream, link, task }));
     } finally {
       if (made === undefined) link.connection.forgetProgress(exchange);
     }
@@ -134,7 +134,7 @@ export class TaskCalls {
   ): Promise<Answer> {
     const { driver, translator, onLimit } = this.#parts;
     const { client, holder } = exchange;
-    const task = taskIdOf(upstream.id, state, onLimit);
+    const task = taskIdOf(upstream.id, state, (long) => this.#refuse(exchange, { upstream, link, task: long }));
     const from = { upstream: upstream.id, era: link.era, source };
     const site = { upstream, link, task, holder };
     if (link.place.purpose === 'call' || client.dialect.taskRole(client.caller.capabilities) === 'waits') {
@@ -145,6 +145,12 @@ export class TaskCalls {
     if (upstream.isProcess) hold(site, state, taskExchange(client.caller, holder, exchange.view), onLimit);
     const named = createdState(state).with('taskId', JSON.stringify(await this.#seal(exchange, site)));
     return translator.toClient(exchange, from, { kind: 'result', result: named.toString() });
+  }
+
+  /** Cancels a new task whose id is too long: nobody could ask about it. */
+  #refuse(exchange: OpenExchange, site: TaskSite): void {
+    this.#parts.onLimit('upstreamTaskIdChars');
+    this.#parts.driver.cancel(exchange, site);
   }
 
   /** Returns the id of a new task for the client. Cancels the task if the client does not get the id. */
@@ -181,21 +187,31 @@ export class TaskCalls {
   }
 }
 
-/** Returns the task that an answer has created; undefined if the upstream has run the call without one. @throws {GatewayError} `upstream-protocol` */
-function createdTask(upstream: string, answer: Answer, onLimit: (limit: LimitName) => void): CreatedTask | undefined {
+/**
+ * Returns the task that an answer has created; undefined if the upstream has run the call without one.
+ *
+ * @param onLong as for {@link taskIdOf}.
+ * @throws {GatewayError} `upstream-protocol`
+ */
+function createdTask(upstream: string, answer: Answer, onLong: (task: string) => void): CreatedTask | undefined {
   const result = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
   const state = result?.object('task');
   if (result === undefined || state === undefined) return undefined;
-  return { result, state, task: taskIdOf(upstream, state, onLimit) };
+  return { result, state, task: taskIdOf(upstream, state, onLong) };
 }
 
-/** Returns the id in the state of a task. @throws {GatewayError} `upstream-protocol` */
-function taskIdOf(upstream: string, state: RawObject, onLimit: (limit: LimitName) => void): string {
+/**
+ * Returns the id in the state of a task.
+ *
+ * @param onLong called with an id that is too long.
+ * @throws {GatewayError} `upstream-protocol`
+ */
+function taskIdOf(upstream: string, state: RawObject, onLong: (task: string) => void): string {
   const task = state.string('taskId');
   const isLong = task !== undefined && task.length > LIMITS.upstreamTaskIdChars;
   // Kept as long as the task, which is longer than its first state.
   if (task !== undefined && !isLong) return detach(task);
-  if (isLong) onLimit('upstreamTaskIdChars');
+  if (isLong) onLong(task);
   const fault = isLong ? `with an id of more than ${LIMITS.upstreamTaskIdChars} characters` : 'without an id';
   const message = `upstream "${upstream}" made a task ${fault}`;
   throw new GatewayError('upstream-protocol', { upstream, message });
