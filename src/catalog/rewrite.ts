@@ -1,5 +1,6 @@
-import { GatewayError } from '../errors.ts';
+import { GatewayError, isGatewayForm } from '../errors.ts';
 import { RawObject, rawItems } from '../json/json.ts';
+import { isRecord } from '../json/record.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
 import { safeIcons } from './items/icons.ts';
 import type { ItemKind } from './items/kind.ts';
@@ -142,12 +143,19 @@ export function itemToClient(kind: ItemKind, upstream: ViewUpstream, item: RawOb
   return upstream.rawUris || places.kind !== 'object' ? item : rewriteMembers(upstream, places.members, item);
 }
 
-/** Returns an upstream's error with `data.uri` replaced by the published URI. */
+/**
+ * Returns an upstream's error with `data.uri` replaced by the published URI. If the upstream is such a gateway, `data.upstream` names the upstream
+ * as clients of this one know it, with the one behind it: `id/upstream`.
+ */
 export function errorToClient(error: RpcError, upstream: ViewUpstream): RpcError {
   const { data } = error;
-  if (typeof data !== 'object' || data === null || !('uri' in data) || typeof data.uri !== 'string') return error;
-  const uri = uriToClient(upstream, data.uri);
-  return uri === data.uri ? error : { ...error, data: { ...data, uri } };
+  if (!isRecord(data)) return error;
+  const { uri: sent, upstream: behind } = data;
+  const uri = typeof sent === 'string' ? uriToClient(upstream, sent) : sent;
+  const named = typeof behind === 'string' ? `${upstream.id}/${behind}` : upstream.id;
+  const isNamed = isGatewayForm(error);
+  if (uri === sent && !isNamed) return error;
+  return { ...error, data: { ...data, ...(uri === sent ? {} : { uri }), ...(isNamed ? { upstream: named } : {}) } };
 }
 
 /** Adds the upstream's id to `logger` in `notifications/message`, if the view has more than one upstream. */

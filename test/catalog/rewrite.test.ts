@@ -178,6 +178,25 @@ test('an error names the resource by its published URI', () => {
   }
 });
 
+test('an error of a gateway behind this one names the upstream that clients know', () => {
+  const named = (code: number, data: object) => errorToClient({ code, message: 'm', data }, a).data;
+  const timeout = { code: 'upstream-timeout', executed: 'unknown' };
+  assert.deepEqual(named(-31_011, { ...timeout, upstream: 'files' }), { ...timeout, upstream: 'a/files' });
+  assert.deepEqual(named(-31_014, { code: 'draining', executed: 'no' }), {
+    code: 'draining',
+    executed: 'no',
+    upstream: 'a',
+  });
+  const unknown = { code: 'unknown-resource', uri: 'x:1' };
+  assert.deepEqual(named(-32_002, unknown), { ...unknown, uri: 'a+x:1', upstream: 'a' });
+  for (const [code, data] of [
+    [7, { ...timeout, upstream: 'files' }],
+    [-31_011, { code: 'other', upstream: 'files' }],
+  ] as const) {
+    assert.equal(named(code, data), data);
+  }
+});
+
 const loggers = [
   { params: '{"level":"info","logger":"db","data":1.0}', expected: '{"level":"info","logger":"a/db","data":1.0}' },
   { params: '{"level":"info","logger":"\\u0064b"}', expected: '{"level":"info","logger":"a/\\u0064b"}' },
