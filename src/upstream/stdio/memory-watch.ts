@@ -15,11 +15,11 @@ interface Watched {
  * `/proc`; elsewhere it finds nothing.
  */
 export class MemoryWatch {
-  readonly #tagged: Pick<TaggedProcesses, 'pidsByTag'>;
+  readonly #tagged: Pick<TaggedProcesses, 'usedPidsByTag'>;
   readonly #watched = new Map<string, Watched>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(tagged: Pick<TaggedProcesses, 'pidsByTag'>) {
+  constructor(tagged: Pick<TaggedProcesses, 'usedPidsByTag'>) {
     this.#tagged = tagged;
   }
 
@@ -43,7 +43,7 @@ export class MemoryWatch {
   }
 
   async #look(): Promise<void> {
-    const pids = await this.#tagged.pidsByTag();
+    const pids = await this.#tagged.usedPidsByTag();
     for (const [tag, { limitBytes, onExceeded }] of this.#watched) {
       const { memoryBytes = 0 } = await memoryOf(pids.get(tag) ?? []);
       if (memoryBytes <= limitBytes || !this.#watched.delete(tag)) continue;

@@ -22,7 +22,7 @@ import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import { spawnFailure } from './spawn-failure.ts';
-import { TAG_NAME } from './tagged-processes.ts';
+import { tagVariables } from './tagged-processes.ts';
 import { configSecrets } from './launch/config-secrets.ts';
 import { printedLine } from './recent-lines.ts';
 import { StderrLog } from './stderr-log.ts';
@@ -86,7 +86,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
     const found = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
     const launch = await confine(upstream, found, target, ownFiles);
     if (signal.aborted) throw disconnectedError(upstream, signal);
-    const env = { ...launch.env, [TAG_NAME]: tag };
+    const env = { ...launch.env, ...tagVariables(tag) };
     try {
       const { command, args, cwd } = launch;
       // The child leads a process group, so that the processes that it starts can be ended with it.

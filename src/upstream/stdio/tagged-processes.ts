@@ -1,3 +1,4 @@
+import { getOrMake } from '../../map-entries.ts';
 import { isCode } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -5,6 +6,23 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Environment variable that marks our children and all processes that they start. */
 export const TAG_NAME = 'LINKSPAN_PROCESS';
+
+/** Environment variable with the tags of the gateways around this one, which is a child of theirs. They count its children as well. */
+const AROUND_NAME = 'LINKSPAN_PROCESS_AROUND';
+
+/** Returns the environment variables that mark a child. */
+export function tagVariables(tag: string): Readonly<Record<string, string>> {
+  const around = [process.env[AROUND_NAME], process.env[TAG_NAME]].filter((one) => one !== undefined && one !== '');
+  return { [TAG_NAME]: tag, ...(around.length === 0 ? {} : { [AROUND_NAME]: around.join(',') }) };
+}
+
+type PidsByTag = ReadonlyMap<string, readonly number[]>;
+
+interface Scan {
+  readonly own: PidsByTag;
+  /** Also those that a gateway among our children has started, and ends itself. */
+  readonly all: PidsByTag;
+}
 
 /** Requests for a scan within this time share one scan. */
 const GATHER_MS = 20;
@@ -21,17 +39,17 @@ export class TaggedProcesses {
   /** Prefix of every tag of this gateway. */
   readonly prefix = `${randomUUID()}:`;
   #lastTag = 0;
-  #scanning: Promise<ReadonlyMap<string, readonly number[]>> | undefined;
+  #scanning: Promise<Scan> | undefined;
 
   /** Returns a new tag for a child. @param upstream id of the upstream that the child belongs to, without a colon. */
   next(upstream: string): string {
     return `${this.prefix}${++this.#lastTag}:${upstream}`;
   }
 
-  /** Resolves with the ids of running processes, by the upstream of their tags. */
+  /** Resolves with the ids of running processes, by the upstream of their tags: all that {@link usedPidsByTag} finds. */
   async pidsByUpstream(): Promise<ReadonlyMap<string, readonly number[]>> {
     const pidsByUpstream = new Map<string, number[]>();
-    for (const [tag, pids] of await this.pidsByTag()) {
+    for (const [tag, pids] of await this.usedPidsByTag()) {
       const upstream = tag.slice(tag.lastIndexOf(':') + 1);
       pidsByUpstream.set(upstream, [...(pidsByUpstream.get(upstream) ?? []), ...pids]);
     }
@@ -63,28 +81,40 @@ export class TaggedProcesses {
   }
 
   /** Resolves with the ids of running processes, by their tags. */
-  pidsByTag(): Promise<ReadonlyMap<string, readonly number[]>> {
+  async pidsByTag(): Promise<PidsByTag> {
+    return (await this.#scan()).own;
+  }
+
+  /** Resolves with the ids of running processes, by their tags, and of those that gateways among them have started. */
+  async usedPidsByTag(): Promise<PidsByTag> {
+    return (await this.#scan()).all;
+  }
+
+  #scan(): Promise<Scan> {
     this.#scanning ??= sleep(GATHER_MS).then(() => {
       this.#scanning = undefined;
-      return pidsByTag(this.prefix);
+      return scan(this.prefix);
     });
     return this.#scanning;
   }
 }
 
-async function pidsByTag(prefix: string): Promise<ReadonlyMap<string, readonly number[]>> {
-  const found = new Map<string, number[]>();
+async function scan(prefix: string): Promise<Scan> {
+  const [own, all] = [new Map<string, number[]>(), new Map<string, number[]>()];
   const names = await readdir('/proc').catch((): string[] => []);
   for (const name of names) {
     if (!/^\d+$/.test(name)) continue;
     // Processes of other users cannot be read, and a process may end in the meantime.
-    const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
-    const variable = environment.split('\0').find((one) => one.startsWith(`${TAG_NAME}=${prefix}`));
-    if (variable === undefined) continue;
-    const tag = variable.slice(TAG_NAME.length + 1);
-    found.set(tag, [...(found.get(tag) ?? []), Number(name)]);
+    const environment = (await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '')).split('\0');
+    for (const variable of [TAG_NAME, AROUND_NAME]) {
+      const value = environment.find((one) => one.startsWith(`${variable}=`))?.slice(variable.length + 1);
+      const tag = value?.split(',').find((one) => one.startsWith(prefix));
+      if (tag === undefined) continue;
+      getOrMake(all, tag, () => []).push(Number(name));
+      if (variable === TAG_NAME) getOrMake(own, tag, () => []).push(Number(name));
+    }
   }
-  return found;
+  return { own, all };
 }
 
 /** Resolves with the process group of a process, or with undefined if it has ended. */

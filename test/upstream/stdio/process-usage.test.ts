@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { ProcessUsages } from '../../../src/upstream/stdio/process-usage.ts';
-import { TAG_NAME, TaggedProcesses } from '../../../src/upstream/stdio/tagged-processes.ts';
+import { TAG_NAME, TaggedProcesses, tagVariables } from '../../../src/upstream/stdio/tagged-processes.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -30,6 +30,25 @@ test('usage has the processes of an upstream, with all that they have started', 
     assert.match(usage.memoryNote, /^PSS/);
   } finally {
     child.stdin?.end('\n');
+    await once(child, 'exit');
+  }
+});
+
+// N-07
+test('usage has what a gateway among the processes has started, which it ends itself', TIMEOUT, async (t) => {
+  const tagged = new TaggedProcesses();
+  process.env[TAG_NAME] = tagged.next('inner');
+  t.after(() => delete process.env[TAG_NAME]);
+  const env = { ...process.env, ...tagVariables(new TaggedProcesses().next('files')) };
+  const child = spawn('sh', ['-c', 'echo up; read -r line'], { env, stdio: 'pipe' });
+  await once(child.stdout, 'data');
+  try {
+    const usage = await new ProcessUsages(tagged, assert.fail).byUpstream();
+    assert.deepEqual([...usage.keys()], ['inner']);
+    assert.equal(usage.get('inner')?.processes, 1);
+    assert.equal((await tagged.pidsByTag()).size, 0);
+  } finally {
+    child.stdin.end('\n');
     await once(child, 'exit');
   }
 });

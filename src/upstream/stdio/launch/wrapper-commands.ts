@@ -12,7 +12,7 @@ import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './p
 import { ProcessGroup } from '../process-group.ts';
 import type { ProcessGuard } from '../process-guard.ts';
 import { StderrLog } from '../stderr-log.ts';
-import { TAG_NAME } from '../tagged-processes.ts';
+import { tagVariables } from '../tagged-processes.ts';
 import { configSecrets } from './config-secrets.ts';
 import { isUvx, uvxPrinter, uvxLaunch, printerRun } from './uvx-command.ts';
 
@@ -128,7 +128,12 @@ export class WrapperCommands {
     const { command, args, cwd } = target;
     const tag = this.#guard.tagged.next('wrapper');
     const stdio = ['ignore', 'pipe', 'pipe'] as const;
-    const child = spawn(command, args, { cwd, env: { ...env, [TAG_NAME]: tag }, detached: true, stdio: [...stdio] });
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...env, ...tagVariables(tag) },
+      detached: true,
+      stdio: [...stdio],
+    });
     const group = child.pid === undefined ? undefined : new ProcessGroup(child, child.pid, tag, this.#guard, log);
     using _killing = addAbortListener(signal, () => group?.kill());
     // npm and uv repeat arguments and variables in their messages.
