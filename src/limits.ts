@@ -151,7 +151,7 @@ export const LIMITS = {
   nonProtocolBytes: MIB,
   earlyMessages: 256,
   earlyMessageBytes: MIB,
-/** Each gateway in a row makes a longer one of it. */
+  /** Each gateway in a row makes a longer one of it. */
   upstreamTaskIdChars: 4 * KIB,
   tasksPerConnection: 256,
   /** Tasks that are listed and announced to a client: a principal at an endpoint. */
