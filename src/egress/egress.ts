@@ -113,7 +113,7 @@ export class Egress implements AsyncDisposable {
       chunks.push(chunk);
     }
     const whole = statusCode === 204 || statusCode === 205 ? null : Buffer.concat(chunks);
-    if (whole !== null && exceedsBounds(whole.toString())) {
+    if (whole !== null && exceedsBounds(new TextDecoder().decode(whole))) {
       const message = `the response of ${target.origin} is nested deeper than ${LIMITS.jsonDepth} levels, or has too many values`;
       throw new EgressError(message, { status: statusCode });
     }

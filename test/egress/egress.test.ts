@@ -218,3 +218,21 @@ for (const { name, response, reason } of INVALID) {
     assert.ok(!inspect(thrown, { depth: 9 }).includes('secret-token'));
   });
 }
+
+// SEC-24
+test('a response that is nested too deep is refused, also behind a byte order mark', LIMIT, async () => {
+  const bodies = new Map([
+    ['/deep', `${'['.repeat(65)}${']'.repeat(65)}`],
+    ['/marked', `\uFEFF${'['.repeat(65)}${']'.repeat(65)}`],
+    ['/flat', `["${'['.repeat(65)}"]`],
+    ['/text', 'a=b'],
+  ]);
+  const server = createServer(({ url = '' }, response) => void response.end(bodies.get(url) ?? ''));
+  using _closing = { [Symbol.dispose]: () => server.close() };
+  await using egress = new Egress();
+  const base = `http://127.0.0.1:${await listenLocally(server)}`;
+  for (const path of ['/deep', '/marked'])
+    assert.match(await refusalOf(egress, base + path, 'configured'), /nested deeper than 64 levels/);
+  for (const path of ['/flat', '/text'])
+    assert.equal(await (await egress.fetch(base + path, 'configured', POST)).text(), bodies.get(path));
+});
