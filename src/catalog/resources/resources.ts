@@ -284,7 +284,7 @@ export function locateTemplate(resources: Resources, template: string): Resoluti
   const named = resolveById(resources, template);
   if (named?.kind === 'one') {
     const { upstream, uri } = named;
-    const isListed = resources.templates.get(uri)?.includes(upstream) === true && !isHiddenAt(resources, upstream, uri);
+    const isListed = resources.templates.get(uri)?.includes(upstream) === true && !resources.refused.has(upstream);
     return isListed ? named : undefined;
   }
   const upstreams = resources.templates.get(template);

@@ -3,6 +3,9 @@ import { TemplateIndex } from './template-index.ts';
 import { parseTemplate } from './template.ts';
 import { canonicalGlob, canonicalUri, spellingsOf } from './uri-form.ts';
 
+/** A port that is an expression: canonical forms have no port. */
+const PORT = /(?<=^[a-z][a-z+.-]*:\/\/[^/?#]*):\{[^{}]*\}/i;
+
 /** What the lock withholds of the resources and templates of one upstream. */
 export class WithheldUris {
   readonly #keys: ReadonlySet<string>;
@@ -16,7 +19,10 @@ export class WithheldUris {
     const canonical = uris.map((uri) => canonicalUri(uri));
     this.#keys = new Set([...uris, ...templates]);
     this.#canonical = new Set(canonical.filter((uri) => uri !== undefined));
-    const spelled = templates.flatMap((template) => [template, canonicalGlob(template).toLowerCase()]);
+    const spelled = templates.flatMap((template) => [
+      template,
+      canonicalGlob(template.replace(PORT, '')).toLowerCase(),
+    ]);
     this.#templates = new TemplateIndex(
       spelled.map((template) => ({ upstream: '', template })),
       onLimit,

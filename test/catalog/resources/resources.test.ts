@@ -415,3 +415,15 @@ test('a withheld template that cannot be parsed leaves the listed URIs alone', (
   assert.deepEqual(resolveResource(catalog, 'a+test://listed'), one('a', 'test://listed'));
   assert.deepEqual(resolveResource(catalog, 'a+test://other'), NONE);
 });
+
+// SEC-33
+test('a port that is an expression is compared, and listed templates stay known beside it', () => {
+  const withheld = [{ kind: 'template', key: 'http://localhost:{port}/secret', why: 'differs' }] as const;
+  const templates = [template('http://localhost:{port}/open')];
+  const catalog = catalogOf(view([upstream('a')]), { a: { withheld, templates } });
+  for (const uri of ['http://localhost:80/secret', 'http://localhost:80/%73ecret', 'HTTP://localhost/secret']) {
+    assert.deepEqual(resolveResource(catalog, `a+${uri}`), NONE, uri);
+  }
+  const known = 'a+http://localhost:{port}/open';
+  assert.deepEqual(resolveTemplate(catalog, known), one('a', 'http://localhost:{port}/open'));
+});
