@@ -313,3 +313,49 @@ test('a large call that is parked with a question counts until it ends', OPTIONS
   );
   assert.match(await gateway.metrics(), /^linkspan_held_bytes\{kind="running"\} 0$/m);
 });
+
+// N-26
+test('a large retry counts until the call that is parked again has ended', OPTIONS, async () => {
+  const question = { message: 'sure?', requestedSchema: { type: 'object', properties: {} } };
+  const ask = (id: string) =>
+    event(JSON.stringify({ jsonrpc: '2.0', id, method: 'elicitation/create', params: question }));
+  let asking: Served | undefined;
+  let answered = 0;
+  await using upstream = await legacyUpstream({
+    tools: [{ name: 'ask', inputSchema: { type: 'object' } }],
+    answers: {
+      'tools/call': (served) => {
+        asking = served;
+        stream(served.response, ask('q1'));
+        return undefined;
+      },
+      '': ({ response, body }) => {
+        response.writeHead(202).end();
+        if (!body.includes('"action"')) return undefined;
+        if (++answered === 1) asking?.response.write(ask('q2'));
+        else asking?.response.end(event(resultText(asking.id, { content: [] })));
+        return undefined;
+      },
+    },
+  });
+  await using gateway = await openGateway(
+    { up: { url: upstream.url } },
+    { limits: { body: '512KiB', bodyTotal: '1MiB' } },
+  );
+  const options = { capabilities: { elicitation: {} } };
+  const held = async () => Number(/^linkspan_held_bytes\{kind="running"\} (\d+)$/m.exec(await gateway.metrics())?.[1]);
+  const send = async (more: object) =>
+    answerOf(await modernPost(gateway.url, 'tools/call', { name: 'up__ask', ...more }, options));
+  const retryOf = ({ inputRequests, requestState }: ReturnType<typeof inputRequiredIn>, data: string) => {
+    const inputResponses = Object.fromEntries(
+      Object.keys(inputRequests).map((key) => [key, { action: 'accept', content: { data } }]),
+    );
+    return { arguments: {}, requestState, inputResponses };
+  };
+  const first = inputRequiredIn(await send({ arguments: {} }));
+  assert.equal(await held(), 0);
+  const second = inputRequiredIn(await send(retryOf(first, PAD)));
+  assert.ok((await held()) > PAD.length);
+  assert.equal((await send(retryOf(second, 'x'))).result?.['resultType'], 'complete');
+  assert.equal(await held(), 0);
+});

@@ -335,7 +335,8 @@ export class ModernRequests implements ModernRequestHost {
     const { upstream } = to;
     await audit?.begin(modernRequest.request, caller, upstream);
     this.#judgeAgain(modernRequest, modernClient, to);
-    const answer = parked.resume(state, retry.inputResponses, (exchange, rounds) => {
+    const answer = parked.resume(state, retry.inputResponses, (exchange, rounds, ended) => {
+      modernRequest.sink.keepText?.(ended);
       exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
       modernRequest.bind(exchange);
       const { holder } = exchange;

@@ -37,6 +37,8 @@ interface ParkedCall {
   round: number;
   /** The last answered round, and what followed it, so that a repeated retry gets the same answer. */
   answered: { readonly round: number; readonly outcome: Promise<Answer> } | undefined;
+  /** Runs when another retry takes the place of the last one. */
+  onReplaced: (() => void) | undefined;
   /** True if the client has not retried in time, so that its questions were cancelled. */
   isAbandoned: boolean;
   /** The time when the call expires; monotonic ms. Infinite while a request of the client waits for it. */
@@ -58,8 +60,12 @@ export interface ParkedCallsParts extends Pick<SharedParts, 'log' | 'shares' | '
   readonly translator: { stamp(result: RawObject): RawObject };
 }
 
-/** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */
-type Attach = (exchange: OpenExchange, rounds: InputRounds) => void;
+/**
+ * Attaches the retry to the exchange, so that it gets the messages and the answer of the call.
+ *
+ * @param ended resolves when the call has ended, or has another retry: the exchange keeps the request until then.
+ */
+type Attach = (exchange: OpenExchange, rounds: InputRounds, ended: Promise<unknown>) => void;
 
 /** The content of the sealed state of a parked call. */
 interface ParkedState {
@@ -139,6 +145,7 @@ export class ParkedCalls {
       work: this.#parts.outcomes === undefined ? work : this.#stored(id, exchange, work),
       round: 0,
       answered: undefined,
+      onReplaced: undefined,
       isAbandoned: false,
       dueMs: Infinity,
       sweepCount: 0,
@@ -196,7 +203,7 @@ export class ParkedCalls {
     const call = this.#calls.get(state.park);
     if (call === undefined) return undefined;
     if (state.round === call.answered?.round) {
-      if (state.round === call.round) attach(call.exchange, call.rounds);
+      if (state.round === call.round) attachTo(call, attach);
       return call.answered.outcome;
     }
     if (state.round !== call.round) {
@@ -205,7 +212,7 @@ export class ParkedCalls {
     }
     call.rounds.assertValid(responses, call.upstream, 'call');
     call.wait?.end(endOfStep(call.upstream));
-    attach(call.exchange, call.rounds);
+    attachTo(call, attach);
     call.dueMs = Infinity;
     // The questions of an abandoned call are closed, and it goes on without the answers.
     call.isAbandoned = false;
@@ -327,4 +334,11 @@ export class ParkedCalls {
     }
     this.#calls.clear();
   }
+}
+
+function attachTo(call: ParkedCall, attach: Attach): void {
+  call.onReplaced?.();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  call.onReplaced = resolve;
+  attach(call.exchange, call.rounds, Promise.race([call.work, promise]));
 }
