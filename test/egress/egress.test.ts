@@ -220,7 +220,7 @@ for (const { name, response, reason } of INVALID) {
 }
 
 // SEC-24
-test('a response that is nested too deep is refused, also behind a byte order mark', LIMIT, async () => {
+test('a response that is nested too deep is refused, also after a byte order mark', LIMIT, async () => {
   const bodies = new Map([
     ['/deep', `${'['.repeat(65)}${']'.repeat(65)}`],
     ['/marked', `\uFEFF${'['.repeat(65)}${']'.repeat(65)}`],

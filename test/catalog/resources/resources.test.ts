@@ -417,7 +417,7 @@ test('a withheld template that cannot be parsed leaves the listed URIs alone', (
 });
 
 // SEC-33
-test('a port that is an expression is compared, and listed templates stay known beside it', () => {
+test('a withheld template with a port is compared, and a listed one stays known', () => {
   const withheld = [{ kind: 'template', key: 'http://localhost:{port}/secret', why: 'differs' }] as const;
   const templates = [template('http://localhost:{port}/open')];
   const catalog = catalogOf(view([upstream('a')]), { a: { withheld, templates } });
