@@ -39,17 +39,18 @@ const NOT_PROCESSED = new Set([404, 405, 406, 415, 421, 426]);
 
 const MAX_MESSAGE_CHARS = 200;
 
-/** Statuses with which servers refuse a message of a session that they do not know. They have not run it. */
+/** Statuses with which servers refuse a message of a session that they do not know. */
 export const SESSION_REFUSALS = new Set([400, 401, 403, 404, 409, 410, 422]);
 
 /** Words of servers that do not know a session. Others may be about a session of the tool, such as a chat. */
 const SESSION_UNKNOWN =
   /\b(?:no valid|invalid|unknown|missing|expired) (?:mcp[- ]?)?session|\bsession(?: id)?\b.{0,40}\b(?:not found|not initialized|invalid|unknown|expired|terminated|does not exist|required)\b|\bserver (?:is )?not initialized/i;
 
-/** A 404 to one of these does not mean that the server has no such method. */
-const HAVE_ALL: ReadonlySet<string> = new Set(['ping', 'tools/call', 'notifications/initialized']);
+/** Statuses with which a server speaks for itself. With 403, 409 and 410 it may pass on what the service behind a tool has answered. */
+const OF_SERVER: ReadonlySet<number> = new Set([400, 401, 404, 422]);
 
-const ABOUT_SESSION = /session|not initialized/i;
+/** A 404 to one of these does not mean that the server has no such method. */
+const HAVE_ALL: ReadonlySet<string | undefined> = new Set(['tools/call', 'notifications/initialized']);
 
 /** Returns whether an error of JSON-RPC may say that our session is unknown. Some servers put it into an answer with our id. */
 export function mayLackSession({ code, message }: RpcError): boolean {
@@ -66,15 +67,14 @@ function judgeSession(
   const error = response?.kind === 'error' ? response.error : undefined;
   if (error?.code === RPC.methodNotFound || (isOwn && error === undefined)) return 'known';
   const words = (error?.message ?? text ?? body ?? '').slice(0, MAX_MESSAGE_CHARS);
-  const isRefusal = SESSION_REFUSALS.has(status);
-  const isGone = status === 410 || (status === 404 && method !== undefined && HAVE_ALL.has(method));
-  // An answer with our id may come from a tool that has sessions of its own.
-  if (!isOwn && (isGone || (isRefusal && SESSION_UNKNOWN.test(words)))) return 'lost';
-  const about = isRefusal && status !== 401 ? ABOUT_SESSION : SESSION_UNKNOWN;
+  const saysUnknown = SESSION_UNKNOWN.test(words);
   // Some servers answer 404 for methods that they do not have.
-  const isDoubted = (status === 404 && !isOwn) || about.test(words);
-  if (!isDoubted) return 'known';
-  return method === 'ping' ? 'lost' : 'doubted';
+  const isGone = !isOwn && (status === 404 || status === 410);
+  if (!saysUnknown && !isGone) return 'known';
+  if (method === 'ping') return 'lost';
+  const isCertain = OF_SERVER.has(status) && (saysUnknown || HAVE_ALL.has(method));
+  // An answer with our id may come from a tool that has sessions of its own.
+  return isCertain && !isOwn ? 'lost' : 'doubted';
 }
 
 function readResponse(body: string | undefined): Response | undefined {

@@ -180,7 +180,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   }
 
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
-    const inSession = this.#session.id !== undefined && post.method !== 'initialize';
+    const inSession = !this.#isClosed && this.#session.id !== undefined && post.method !== 'initialize';
     const refusal = interpretErrorResponse(this.options.upstream, refused, post.id, post.method, inSession);
     switch (refusal.kind) {
       case 'session-lost':

@@ -19,7 +19,7 @@ interface Refusal {
 }
 
 /**
- * Asks by `ping` whether the server still knows a session, after an answer that leaves this open. A ping that is refused alike ends the session;
+ * Asks by `ping` whether the server still knows a session, after an answer that leaves this open. A ping that is refused for it ends the session;
  * any other outcome leaves it as it is.
  */
 export class SessionCheck {

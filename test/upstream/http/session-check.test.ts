@@ -31,7 +31,6 @@ const LOST: readonly { what: string; answer: Answer; method?: string }[] = [
   { what: '404 without a text', answer: refuse(404), method: 'prompts/get' },
   { what: '410 without a text', answer: refuse(410) },
   { what: '403 with an error', answer: refuse(403, UNKNOWN, null) },
-  { what: '403 with other words', answer: refuse(403, { ...UNKNOWN, message: 'Mcp-Session-Id mismatch' }, null) },
   { what: '409 with an error', answer: refuse(409, UNKNOWN, null) },
   { what: '410 with an error with our id', answer: refuse(410, UNKNOWN) },
   { what: '400 with an error with our id', answer: refuse(400, UNKNOWN) },
@@ -69,6 +68,7 @@ for (const { what, answer } of [
   });
 }
 
+const CRASHED = { code: -32_000, message: 'Browser session crashed' };
 const METHOD = { code: -32_601, message: 'Method not found: session/x' };
 
 const KEPT: readonly { what: string; answer: Answer; method?: string; pings: number }[] = [
@@ -78,7 +78,12 @@ const KEPT: readonly { what: string; answer: Answer; method?: string; pings: num
   { what: '404 and -32601', answer: refuse(404, METHOD), pings: 0 },
   { what: '404 with an error about a session', answer: refuse(404, UNKNOWN), pings: 1 },
   { what: '400 with an error about a session', answer: refuse(400, UNKNOWN), pings: 1 },
-  { what: '403 with words about a session', answer: refuse(403, 'Not in this session'), pings: 1 },
+  { what: '400 with an error of a tool', answer: refuse(400, CRASHED), pings: 0 },
+  { what: '403 with other words about a session', answer: refuse(403, 'Not in this session'), pings: 0 },
+  { what: '403 with an error about a session', answer: refuse(403, UNKNOWN), pings: 1 },
+  { what: '403 with a text about a session', answer: refuse(403, 'session token required'), pings: 1 },
+  { what: '409 with a text about a session', answer: refuse(409, 'Invalid session state'), pings: 1 },
+  { what: '410 without a text', answer: refuse(410), pings: 1 },
   { what: '500 with an error about a session', answer: refuse(500, UNKNOWN), pings: 1 },
   { what: '200 with an error about a session', answer: refuse(200, UNKNOWN), pings: 1 },
 ];
@@ -109,6 +114,52 @@ for (const { what, answer, method = 'tools/call', pings } of KEPT) {
     assert.equal(peer.events.items.length, 1 + 3 + 1);
   });
 }
+
+test('a session that is busy for all requests but one stays open', LIMIT, async () => {
+  await using server = await serveSession((request, response) => {
+    if (request.rpc === 'slow') return;
+    refuse(409, 'session is busy')(request, response);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2, 'slow');
+  await server.received.find(({ rpc }) => rpc === 'slow');
+  peer.request(3);
+  const { code, detail, row } = await peer.failure(3);
+  assert.deepEqual([code, detail.executed ?? row.executed], ['upstream-unavailable', 'unknown']);
+  assert.equal(peer.events.items.filter(({ kind }) => kind !== 'message').length, 1);
+});
+
+test('an error of a tool is passed on also if the session is lost since', LIMIT, async () => {
+  await using server = await serveSession((request, response) => {
+    refuse(
+      request.rpc === 'tools/call' ? 400 : 404,
+      CRASHED,
+      request.rpc === 'tools/call' ? undefined : null,
+    )(request, response);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2);
+  assert.equal((await peer.answer(2)).kind, 'error');
+});
+
+test('a notification that is refused while the transport closes leaves no timer', LIMIT, async () => {
+  const closing = Promise.withResolvers<void>();
+  await using server = await serveSession((request, response) => {
+    void closing.promise.then(() => refuse(404)(request, response));
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.transport.send({ text: '{"jsonrpc":"2.0","method":"x"}', method: 'x' });
+  await server.received.find(({ rpc }) => rpc === 'x');
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const before = timers();
+  const closed = peer.transport.close();
+  closing.resolve();
+  await closed;
+  assert.equal(timers(), before);
+});
 
 test('a ping that the server does not know leaves the session open', LIMIT, async () => {
   await using server = await serveSession((request, response) => {
