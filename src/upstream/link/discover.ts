@@ -24,7 +24,8 @@ import {
 /** The outcome of `server/discover`. `legacy`: the upstream does not support the modern era. */
 export type DiscoverOutcome =
   | { readonly kind: 'modern'; readonly hello: ServerHello<ModernRevision> }
-  | { readonly kind: 'legacy' }
+  /** `refusal`: the last answer, if it was an error. */
+  | { readonly kind: 'legacy'; readonly refusal?: RpcError }
   | Undecided;
 
 interface Undecided {
@@ -43,7 +44,7 @@ function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
 
 function verdictOnError({ upstream }: Connection, error: RpcError): DiscoverOutcome {
   const isModern = isModernError(error);
-  if (!isModern && !isUnrelatedError(error)) return { kind: 'legacy' };
+  if (!isModern && !isUnrelatedError(error)) return { kind: 'legacy', refusal: error };
   const newer = supportedBy(error.data).filter((one) => isModernDate(one) && !isModernRevision(String(one)));
   const event =
     newer.length > 0

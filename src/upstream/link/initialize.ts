@@ -25,6 +25,8 @@ export type InitializeOutcome = { readonly kind: 'legacy'; readonly hello: Serve
 interface Refused {
   readonly kind: 'refused';
   readonly error: GatewayError;
+  /** The last answer, if it was an error. */
+  readonly refusal?: RpcError;
   /** True if the error, or the revision in the answer, proves support of the modern era. */
   readonly isModern: boolean;
   /** True if the current one of the proposals has not reached the upstream, so that a new connection may have success. */
@@ -76,7 +78,7 @@ export async function initialize(
     }
     if (answer.kind === 'result') return accept(connection, answer.result);
     const { error } = answer;
-    refused = { kind: 'refused', error: refusal(upstream, error), isModern: isModernError(error) };
+    refused = { kind: 'refused', error: errorOf(upstream, error), refusal: error, isModern: isModernError(error) };
     if (!proposals.moveOn(error.message, error.data)) {
       if (isUnrelatedError(error)) throw refused.error;
       return refused;
@@ -86,7 +88,7 @@ export async function initialize(
   }
 }
 
-function refusal(upstream: string, { message, data }: RpcError): GatewayError {
+function errorOf(upstream: string, { message, data }: RpcError): GatewayError {
   const supported = supportedBy(data).filter((one) => typeof one === 'string');
   const which = supported.length === 0 ? '' : ` (it supports ${supported.join(', ')})`;
   return upstreamError('upstream-unavailable', upstream, `refused initialize: ${message}${which}`);

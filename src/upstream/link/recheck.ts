@@ -34,24 +34,19 @@ export async function recheck(link: Link, parts: RecheckParts, signal: AbortSign
   const { upstream, audience, era } = link;
   const { start, clientInfo, timeoutMs } = parts;
   let connection: Connection<undefined> | undefined;
-  let refusal: RpcError | undefined;
   using _aborting = addAbortListener(signal, () => void connection?.close());
   try {
     const events = {
       onNotification: () => undefined,
       onServerRequest: (request: ServerRequest<undefined>) =>
         request.answer(errorAnswer(RPC.methodNotFound, 'Method not found')),
-      onError: (error: RpcError) => {
-        refusal = error;
-      },
       onClose: () => undefined,
     };
-    const lostEra = () => (refusal !== undefined && isDefinite(refusal) ? 'era' : 'refused');
     connection = await Connection.open<undefined>(upstream, start, events, signal, { audience });
-    if (era === 'legacy') return (await initializeAgain(link, connection, parts)) ?? lostEra();
+    if (era === 'legacy') return await initializeAgain(link, connection, parts);
     const discovered = await discover(connection, clientInfo, timeoutMs);
     if (discovered.kind === 'modern') return compare(discovered.hello, link.hello);
-    if (discovered.kind === 'legacy') return lostEra();
+    if (discovered.kind === 'legacy') return isDefinite(discovered.refusal) ? 'era' : 'refused';
     return discovered.isModern ? 'changed' : 'unknown';
   } catch (thrown) {
     if (thrown instanceof GatewayError || thrown instanceof JsonTextError) return 'unknown';
@@ -61,15 +56,14 @@ export async function recheck(link: Link, parts: RecheckParts, signal: AbortSign
   }
 }
 
-/** Returns undefined if the server refuses, which may be transient. */
 async function initializeAgain(
   { hello, clientCapabilities, connection: { mayKeepState } }: Link,
   connection: Connection<undefined>,
   { clientInfo, timeoutMs, proposals }: RecheckParts,
-): Promise<RecheckOutcome | undefined> {
+): Promise<RecheckOutcome> {
   const outcome = await initialize(connection, clientCapabilities, clientInfo, timeoutMs, proposals);
   if (outcome.kind === 'refused' && outcome.isUnfinished === true) return 'unknown';
-  if (outcome.kind === 'refused') return outcome.isModern ? 'era' : undefined;
+  if (outcome.kind === 'refused') return outcome.isModern || isDefinite(outcome.refusal) ? 'era' : 'refused';
   // A server that has begun to give out sessions refuses requests without one.
   return connection.mayKeepState && !mayKeepState ? 'changed' : compare(outcome.hello, hello);
 }
@@ -85,8 +79,9 @@ export function isSameHello(a: ServerHello, b: ServerHello): boolean {
   return compare(a, b) === 'same';
 }
 
-/** Returns whether an error shows that a server does not support the era of a handshake. A proxy in its place has other errors. */
-function isDefinite(error: RpcError): boolean {
+/** Returns whether an answer shows that a server does not support the era of a handshake. A proxy in its place has other errors, or none. */
+function isDefinite(error: RpcError | undefined): boolean {
+  if (error === undefined) return false;
   return error.code === RPC.methodNotFound || (error.code !== RPC.internalError && isHandshakeRefusal(error));
 }
 

@@ -75,6 +75,17 @@ function errorWith(code: number): (served: Served) => undefined {
   };
 }
 
+/** Refuses a revision, and names one of either era. Afterwards a proxy answers in its place. */
+function refuseOnce(): (served: Served) => undefined {
+  let isFirst = true;
+  const supported = ['2025-06-18', '2026-07-28'];
+  return (served) => {
+    if (isFirst) served.error(RPC.unsupportedVersion, 'Unsupported protocol version', { supported });
+    else failWith(404)(served);
+    isFirst = false;
+  };
+}
+
 const CHANGES: readonly (readonly [string, RecheckOutcome, (answers: Script['answers']) => void])[] = [
   ['answers as before', 'same', () => undefined],
   ['is down', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(503)))],
@@ -82,6 +93,7 @@ const CHANGES: readonly (readonly [string, RecheckOutcome, (answers: Script['ans
   ['refuses the handshake', 'refused', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(404)))],
   ['is broken', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_603)))],
   ['lacks the handshake', 'era', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_601)))],
+  ['refuses it and goes', 'refused', (answers) => HANDSHAKES.forEach((method) => (answers[method] = refuseOnce()))],
 ];
 
 for (const [era, serverOf] of [
