@@ -127,7 +127,8 @@ export function statusFailure(
   { status, retryAfterMs, missingScopes, hasChallenge, location }: ErrorResponse,
   reason?: string,
 ): GatewayError {
-  const cause = new HttpStatusError(status, location);
+  const said = reason?.slice(0, MAX_MESSAGE_CHARS);
+  const cause = new HttpStatusError(status, location, said);
   const failure = (code: ErrorCode, event: string, detail: ErrorDetail = {}) =>
     upstreamError(code, upstream, event, detail, cause);
   const data = retryAfterMs === undefined ? {} : { data: { retryAfterMs } };
@@ -157,7 +158,7 @@ export function statusFailure(
     return failure('upstream-protocol', event);
   }
   const executed: Executed = NOT_PROCESSED.has(status) ? 'no' : 'unknown';
-  const because = reason === undefined ? '' : `: ${reason.slice(0, MAX_MESSAGE_CHARS)}`;
+  const because = said === undefined ? '' : `: ${said}`;
   const event = `answered HTTP ${status}${because}`;
   return failure('upstream-unavailable', event, { executed, retryable: false, ...data });
 }

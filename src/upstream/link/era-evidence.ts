@@ -47,6 +47,11 @@ export function isRefusedByStatus({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && !isTransientStatus(cause.status);
 }
 
+/** Returns what the server said with the status; empty if that was nothing. The message of the failure names the upstream, too. */
+export function reasonOfStatus({ cause }: GatewayError): string {
+  return cause instanceof HttpStatusError ? cause.reason : '';
+}
+
 /** Returns whether the configured URL is not that of the server. */
 export function isRedirect({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && cause.status >= 300 && cause.status < 400;

@@ -3,7 +3,7 @@ import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
 import { isLegacyRevision, isModernRevision, LEGACY_REVISIONS, type Revision } from '../../protocol/revisions.ts';
-import { isRefusedByStatus, isModernError, isUnrelatedError, supportedBy } from './era-evidence.ts';
+import { isRefusedByStatus, isModernError, isUnrelatedError, reasonOfStatus, supportedBy } from './era-evidence.ts';
 import type { Proposals } from './proposals.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -73,7 +73,7 @@ export async function initialize(
       if (refused !== undefined && connection.isClosed) return { ...refused, isUnfinished: true };
       if (!isRefusedByStatus(thrown)) throw thrown;
       refused = { kind: 'refused', error: thrown, isModern: false };
-      if (!proposals.moveOn(thrown.message)) return refused;
+      if (!proposals.moveOn(reasonOfStatus(thrown))) return refused;
       continue;
     }
     if (answer.kind === 'result') return accept(connection, answer.result);

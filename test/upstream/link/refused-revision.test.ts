@@ -115,6 +115,20 @@ suite('a remote server that refuses our latest revision', () => {
   });
 });
 
+// L-010
+test('a revision in the name of an upstream is none that its refusal names', TIMEOUT, async () => {
+  const answer = (served: Served) => {
+    refuse(405, () => '')(served);
+    return undefined;
+  };
+  await using server = await legacyUpstream({ tools: TOOLS, answers: { initialize: answer } });
+  await using gateway = await openGateway({ 'files-2024-11-05': { url: server.url, era: 'legacy' } });
+  const session = await initialize(gateway.url, REVISION);
+  await post(gateway.url, rpc(2, 'tools/call', { name: 'files-2024-11-05__works' }), session);
+  const proposed = new Set(server.requests('initialize').map(({ params }) => params['protocolVersion']));
+  assert.deepEqual([...proposed], ['2025-11-25']);
+});
+
 for (const how of ['stays', 'ends']) {
   // L-010
   test(`a program that refuses our latest revision and ${how} is asked for another one`, TIMEOUT, async () => {
