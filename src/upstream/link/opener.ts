@@ -93,7 +93,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
   #legacyTransport: TransportOption | undefined;
-  /** The revision that the upstream wants, which refused others; undefined without such a refusal in the last hour. */
+  /** The revision that the upstream took after it refused others; undefined without such a refusal in the last hour. */
   #wanted: { readonly revision: LegacyRevision; readonly sinceMs: number } | undefined;
   /** True if the last start has failed: the server may have moved to another transport. */
   #hasFailed = false;
@@ -198,7 +198,10 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         if (outcome.kind === 'open') {
           this.#hasFailed = false;
           for (const finding of findings) this.#record(finding);
-          if (outcome.link.era === 'legacy') this.#legacyTransport = attempt.transport;
+          if (outcome.link.era === 'legacy') {
+            this.#legacyTransport = attempt.transport;
+            if (proposals.hasMoved) this.#wanted = { revision: proposals.current, sinceMs: performance.now() };
+          }
           return outcome.link;
         }
         if (attempt.attachment !== undefined) continue;
@@ -215,8 +218,6 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       this.#hasFailed = true;
       this.#eras = dropAfterFailure(this.#eras, performance.now());
       throw thrown;
-    } finally {
-      if (proposals.hasMoved) this.#wanted = { revision: proposals.current, sinceMs: performance.now() };
     }
   }
 

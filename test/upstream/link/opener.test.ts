@@ -4,7 +4,8 @@ import { pino } from 'pino';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
-import type { Notification } from '../../../src/protocol/jsonrpc.ts';
+import type { Notification, Request } from '../../../src/protocol/jsonrpc.ts';
+import { RPC } from '../../../src/protocol/rpc-codes.ts';
 import type { ServerRequest } from '../../../src/upstream/rpc/connection.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { NoEventStreamError } from '../../../src/upstream/rpc/no-event-stream-error.ts';
@@ -13,6 +14,7 @@ import type { StartTransport, TransportOption } from '../../../src/upstream/rpc/
 import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { NO_LINK_EVENTS } from '../../support/link-events.ts';
+import { errorText } from '../../support/http-upstream.ts';
 
 const ORDER: LinkRequest = {
   clientEra: 'legacy',
@@ -224,5 +226,28 @@ test('limit earlyMessageBytes: large messages during the handshake are dropped',
     reached.slice(from),
     Array.from({ length: 8 }, () => 'earlyMessageBytes'),
   );
+  await link.connection.close();
+});
+
+const HELLO = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'scripted', version: '1' } };
+const refusal = ({ id }: Request, code: number, message: string) => errorText(Number(id), { code, message });
+
+// L-010
+test('a start after one that failed with an older revision begins with the latest', async () => {
+  let isBroken = true;
+  const memory = memoryUpstream({
+    isRaw: true,
+    request: (peer, request) => {
+      if (!isBroken) return peer.send(result(request, HELLO));
+      if (request.params?.string('protocolVersion') !== '2025-11-25') return peer.crash('out of order');
+      peer.send(refusal(request, RPC.invalidParams, 'Unsupported protocol version, try 2025-06-18'));
+    },
+  });
+  const links = opener(memory.start);
+  await assert.rejects(links.open(ORDER, NO_LINK_EVENTS, signal()), /out of order/);
+  isBroken = false;
+  const link = await links.open(ORDER, NO_LINK_EVENTS, signal());
+  const proposed = memory.requests('initialize').map(({ params }) => params?.string('protocolVersion'));
+  assert.deepEqual(proposed, ['2025-11-25', '2025-06-18', '2025-06-18', '2025-11-25']);
   await link.connection.close();
 });
