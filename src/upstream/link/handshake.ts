@@ -202,7 +202,7 @@ function rejectModern(
   // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
   if ((isModern && eras.legacy.speaks !== 'yes') || isOfCredentials(error)) throw error;
   const evidence = isAnswered ? 'server/discover failed' : 'server/discover not answered';
-  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful };
+  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isDoubtful || isAnswered };
   return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
 }
 

@@ -15,6 +15,7 @@ import { memoryUpstream, type Peer, result } from '../../support/memory-upstream
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { NO_LINK_EVENTS } from '../../support/link-events.ts';
 import { errorText } from '../../support/http-upstream.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
 const ORDER: LinkRequest = {
   clientEra: 'legacy',
@@ -230,6 +231,7 @@ test('limit earlyMessageBytes: large messages during the handshake are dropped',
 });
 
 const HELLO = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'scripted', version: '1' } };
+const DISCOVERED = { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: {} };
 const refusal = ({ id }: Request, code: number, message: string) => errorText(Number(id), { code, message });
 
 // L-010
@@ -250,4 +252,29 @@ test('a start after one that failed with an older revision begins with the lates
   const proposed = memory.requests('initialize').map(({ params }) => params?.string('protocolVersion'));
   assert.deepEqual(proposed, ['2025-11-25', '2025-06-18', '2025-06-18', '2025-11-25']);
   await link.connection.close();
+});
+
+// L-009
+test('a program with an internal error to server/discover is probed a minute later', async (t) => {
+  const time = stopTime(t);
+  let isBroken = true;
+  const memory = memoryUpstream({
+    isRaw: true,
+    request: (peer, request) => {
+      if (request.method === 'initialize') return peer.send(result(request, HELLO));
+      peer.send(isBroken ? refusal(request, RPC.internalError, 'no') : result(request, DISCOVERED));
+    },
+  });
+  const links = openerIn('either', memory.start);
+  const order = { ...ORDER, clientEra: 'modern' } as const;
+  const before = await links.open(order, NO_LINK_EVENTS, signal());
+  assert.equal(before.hello.revision, '2025-11-25');
+  isBroken = false;
+  time.pass(60_001);
+  const after = await links.open(order, NO_LINK_EVENTS, signal());
+  assert.equal(after.hello.revision, '2026-07-28');
+  for (const { connection, subscription } of [before, after]) {
+    subscription?.close();
+    await connection.close();
+  }
 });
