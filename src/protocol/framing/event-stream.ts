@@ -49,6 +49,8 @@ export class EventReader {
   #pendingBytes = 0;
   /** The beginning of the unfinished event. */
   #head = '';
+  /** The last characters that were parsed, since a blank line may be in two chunks. */
+  #before = '';
   /** The event beyond the limit that is being skipped. */
   #oversized: OversizedMessage | undefined;
 
@@ -143,9 +145,12 @@ export class EventReader {
       this.#parser.reset();
       this.#pendingBytes = 0;
       this.#head = '';
+      this.#before = '';
       return;
     }
-    const end = endOfEvents(text);
+    const joint = `${this.#before}${text.slice(0, 2)}`;
+    const end = endOfEvents(text) || Math.max(0, endOfEvents(joint) - this.#before.length);
+    this.#before = text.length < 2 ? joint.slice(-2) : text.slice(-2);
     if (end > 0) this.#head = '';
     if (this.#head.length < HEAD_CHARS) this.#head += text.slice(end, end + HEAD_CHARS);
     if (end === 0) return;
@@ -158,7 +163,7 @@ export class EventReader {
 
 /** Returns where the last event ends that ends in this text; 0 if none does. */
 function endOfEvents(text: string): number {
-  if (text.endsWith('\n\n')) return text.length;
+  if (text.endsWith('\n\n') || text.endsWith('\n\r')) return text.length;
   const ends = BLANK_LINES.map((end) => {
     const at = text.lastIndexOf(end);
     return at < 0 ? 0 : at + end.length;

@@ -154,6 +154,22 @@ for (const [name, stream] of [
   });
 }
 
+for (const end of ['\n', '\r\n', '\r']) {
+  test(`an event beyond the limit follows a blank line in two chunks: ${quote(end)}`, () => {
+    const answer = (id: number, text: string) => `data: {"jsonrpc":"2.0","id":${id},"result":"${text}"}${end}${end}`;
+    const text = `${answer(5, 'a')}${answer(6, 'b')}${answer(7, 'x'.repeat(300))}data: c${end}${end}: x\n`;
+    const expected = skip([bytes(text)]);
+    assert.deepEqual(expected.slice(2), [7, 'c']);
+    for (let at = 40; at < 110; at++) {
+      for (let next = at; next < 180; next++) {
+        const cuts = [0, at, next, next + 90];
+        const pieces = cuts.map((cut, i) => bytes(text.slice(cut, cuts[i + 1])));
+        assert.deepEqual(skip(pieces), expected, cuts.join());
+      }
+    }
+  });
+}
+
 test('an event beyond the limit that shows no request, or does not end, is an error', () => {
   assert.throws(() => skip([bytes(`data: {"result":{"id":7,"a":"${long}"}}\n\n`)]), EventTooLargeError);
   const endless = `data: {"jsonrpc":"2.0","id":7,"result":{"a":"${long}`;
