@@ -9,7 +9,7 @@ const ID = String.raw`"id"\s*:\s*(null|"[^"\\]{1,200}"|\d{1,20})\s*`;
 
 /** The first members of a message, in a line or in the data of an event. Most servers write the id before the result. */
 const HEAD = new RegExp(
-  String.raw`^(?:(?:[^\r\n]*[\r\n])*?data:)?\s*\{\s*(?:${VERSION},\s*)?(?:${ID},\s*)?(?:${VERSION},\s*)?"(method|result|error)"\s*:`,
+  String.raw`^(?:(?:[^\r\n]*[\r\n])*?data:)?\s*\{\s*(?:${VERSION},\s*)?(?:${ID},\s*)?(?:${VERSION},\s*)?"(method|params|result|error)"\s*:`,
 );
 
 /** The last members of an answer, as the TypeScript SDK writes it. One brace follows, so that they are not members of the result. */
@@ -54,7 +54,8 @@ export class OversizedMessage {
   /** Returns the id of the answered request; NaN if this is no answer to us, undefined if that cannot be seen. To be called at its end. */
   answeredId(): number | undefined {
     const [, first, kind] = HEAD.exec(this.#head) ?? [];
-    if (kind === 'method') return NaN;
+    if (kind === undefined) return undefined;
+    if (kind === 'method' || kind === 'params') return NaN;
     const id = first ?? TAIL.exec(this.#tail)?.[1];
     return id === undefined ? undefined : Number(id.replaceAll('"', '').replace('null', 'NaN'));
   }

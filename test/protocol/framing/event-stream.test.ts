@@ -170,6 +170,14 @@ for (const end of ['\n', '\r\n', '\r']) {
   });
 }
 
+// What a program logs may have an id too, and so may a request.
+test('the id at the end of an event beyond the limit counts only for an answer', () => {
+  const params = `{"a":"${long}"}`;
+  assert.throws(() => skip([bytes(`data: {"level":"info","text":"${long}","id":7}\n\n`)]), EventTooLargeError);
+  assert.deepEqual(skip([bytes(`data: {"jsonrpc":"2.0","params":${params},"method":"a","id":7}\n\n`)]), [NaN]);
+  assert.deepEqual(skip([bytes(`data: {"params":${params},"method":"a","jsonrpc":"2.0","id":7}\n\n`)]), [NaN]);
+});
+
 test('an event beyond the limit that shows no request, or does not end, is an error', () => {
   assert.throws(() => skip([bytes(`data: {"result":{"id":7,"a":"${long}"}}\n\n`)]), EventTooLargeError);
   const endless = `data: {"jsonrpc":"2.0","id":7,"result":{"a":"${long}`;
