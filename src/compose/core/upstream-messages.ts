@@ -20,8 +20,8 @@ import type { CommonParts } from './core-parts.ts';
 
 export type UpstreamMessageParts = ReturnType<typeof createUpstreamMessages>;
 
-const OF_UPSTREAM = { each: 'openQuestionBytesPerUpstream', total: 'openQuestionBytes' } as const;
-const OF_PRINCIPAL = { each: 'openQuestionBytesPerPrincipal', total: 'openQuestionBytes' } as const;
+const OF_UPSTREAM = { each: 'openQuestionBytesPerUpstream', total: 'openQuestionBytes', allowsOne: true } as const;
+const OF_PRINCIPAL = { each: 'openQuestionBytesPerPrincipal', total: 'openQuestionBytes', allowsOne: true } as const;
 
 /** Constructs the parts that handle messages of upstreams, and the factory of upstreams, which gives them those messages. */
 export function createUpstreamMessages(

@@ -4,6 +4,8 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 export interface BoundNames {
   readonly each: LimitName;
   readonly total: LimitName;
+  /** True if a key may always have one entry, of any size that leaves room in the total. Default: false. */
+  readonly allowsOne?: boolean;
 }
 
 /** Counts bytes that are kept, within a bound for each key and one for all together. */
@@ -21,10 +23,11 @@ export class ByteBounds {
 
   /** Counts bytes until the returned function is called. Returns undefined if there is no room for them. */
   take(key: string, bytes: number): (() => void) | undefined {
-    const { each, total } = this.#names;
-    const ofKey = (this.#bytes.get(key) ?? 0) + bytes;
+    const { each, total, allowsOne = false } = this.#names;
+    const held = this.#bytes.get(key) ?? 0;
+    const ofKey = held + bytes;
     const isTotal = this.#totalBytes + bytes > LIMITS[total];
-    if (isTotal || ofKey > LIMITS[each]) {
+    if (isTotal || (ofKey > LIMITS[each] && !(allowsOne && held === 0))) {
       this.#onLimit(isTotal ? total : each);
       return undefined;
     }

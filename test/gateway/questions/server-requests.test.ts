@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { LIMITS } from '../../../src/limits.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
@@ -483,6 +484,41 @@ test('a large question beyond the limit is refused until another is answered', T
   assert.equal(answer.kind, 'result');
   assert.equal(responses.filter((one) => one.startsWith('error')).join(), 'error q2');
   assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="openQuestionBytesPerPrincipal"\} 1/);
+});
+
+// N-28
+test('a question beyond the limit is asked if no other waits', TIMEOUT, async () => {
+  const params = JSON.stringify({
+    message: 'x'.repeat(LIMITS.openQuestionBytesPerUpstream / 2),
+    requestedSchema: { type: 'object', properties: {} },
+  });
+  const responses: string[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      const ask = (id: string) =>
+        peer.send(
+          `{"jsonrpc":"2.0","id":"${id}","method":"elicitation/create","params":${params}}`,
+          Number(request.id),
+        );
+      ask('q0');
+      ask('q1');
+    },
+    response: (peer, response) => {
+      const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+      const isLast = responses.push(`${response.kind} ${JSON.parse(response.id)}`) === 2;
+      if (isLast && call?.kind === 'request') peer.send(result(call, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const { answer } = await client.request('tools/call', toolCall('up__echo'), {
+    onMessage: (message) => {
+      if (message.kind === 'request') setImmediate(() => client.answer(message.id, { action: 'decline' }));
+    },
+  });
+  assert.equal(answer.kind, 'result');
+  assert.deepEqual(responses, ['error q1', 'result q0']);
 });
 
 // N-28
