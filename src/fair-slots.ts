@@ -1,3 +1,5 @@
+import { KeyedSums } from './map-entries.ts';
+
 export interface SlotLimits {
   /** Slots in all, and for one owner. */
   readonly slots: number;
@@ -13,10 +15,9 @@ export interface SlotLimits {
  */
 export class FairSlots {
   readonly #limits: SlotLimits;
-  readonly #used = new Map<string, number>();
+  readonly #used = new KeyedSums();
   /** Waiting callers by owner. The first owner is served next. */
   readonly #waiting = new Map<string, (() => void)[]>();
-  #usedCount = 0;
   #waitingCount = 0;
 
   constructor(limits: SlotLimits) {
@@ -57,8 +58,8 @@ export class FairSlots {
   /** Returns the bound for which the next caller of an owner has to wait; undefined if there is a slot. */
   fullFor(owner: string): 'slots' | 'slotsPerOwner' | undefined {
     const { slots, slotsPerOwner } = this.#limits;
-    if ((this.#used.get(owner) ?? 0) >= slotsPerOwner) return 'slotsPerOwner';
-    return this.#usedCount >= slots ? 'slots' : undefined;
+    if (this.#used.of(owner) >= slotsPerOwner) return 'slotsPerOwner';
+    return this.#used.total >= slots ? 'slots' : undefined;
   }
 
   /** Returns the number of callers of an owner that wait. Default: of all owners. */
@@ -67,8 +68,7 @@ export class FairSlots {
   }
 
   #take(owner: string): void {
-    this.#usedCount++;
-    this.#used.set(owner, (this.#used.get(owner) ?? 0) + 1);
+    this.#used.add(owner, 1);
   }
 
   /** Removes a waiting caller. Returns false if it waits no more. */
@@ -82,10 +82,7 @@ export class FairSlots {
   }
 
   #release(owner: string): void {
-    this.#usedCount--;
-    const left = (this.#used.get(owner) ?? 1) - 1;
-    if (left === 0) this.#used.delete(owner);
-    else this.#used.set(owner, left);
+    this.#used.add(owner, -1);
     this.#serveNext();
   }
 

@@ -21,3 +21,26 @@ export function getOrMake<Key, Value>(map: Entries<Key, Value>, key: Key, make: 
   if (value === undefined) map.set(key, (value = make()));
   return value;
 }
+
+/** Sums of bytes or counts, by key and together. A key whose sum is 0 takes no room. */
+export class KeyedSums {
+  readonly #byKey = new Map<string, number>();
+  #total = 0;
+
+  get total(): number {
+    return this.#total;
+  }
+
+  of(key: string): number {
+    return this.#byKey.get(key) ?? 0;
+  }
+
+  /** Returns the new sum of the key. @param amount negative to subtract what was added before. */
+  add(key: string, amount: number): number {
+    this.#total += amount;
+    const sum = this.of(key) + amount;
+    if (sum > 0) this.#byKey.set(key, sum);
+    else this.#byKey.delete(key);
+    return sum;
+  }
+}

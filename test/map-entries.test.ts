@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { getOrMake, setLatest } from '../src/map-entries.ts';
+import { getOrMake, KeyedSums, setLatest } from '../src/map-entries.ts';
 
 test('a map keeps the entries that were set last', () => {
   const map = new Map<string, number>();
@@ -20,4 +20,14 @@ test('an entry is made once, and only if it is missing', () => {
   let made = 0;
   const values = ['known', 'new', 'new'].map((key) => getOrMake(map, key, () => 10 + ++made));
   assert.deepEqual(values, [1, 11, 11]);
+});
+
+test('amounts are added by key and together', () => {
+  const sums = new KeyedSums();
+  assert.equal(sums.add('a', 3), 3);
+  assert.equal(sums.add('a', 4), 7);
+  assert.equal(sums.add('b', 5), 5);
+  assert.deepEqual([sums.of('a'), sums.of('b'), sums.of('c'), sums.total], [7, 5, 0, 12]);
+  assert.equal(sums.add('a', -7), 0);
+  assert.deepEqual([sums.of('a'), sums.of('b'), sums.total], [0, 5, 5]);
 });

@@ -1,3 +1,4 @@
+import { KeyedSums } from '../../map-entries.ts';
 import type { BudgetLimits } from './byte-budget.ts';
 
 export interface BodyBudgetEvents {
@@ -10,8 +11,7 @@ export interface BodyBudgetEvents {
 export class BodyBudget {
   #limits: BudgetLimits;
   readonly events: BodyBudgetEvents;
-  readonly #byPrincipal = new Map<string, number>();
-  #bytes = 0;
+  readonly #sums = new KeyedSums();
 
   constructor(limits: BudgetLimits, events: BodyBudgetEvents) {
     this.#limits = limits;
@@ -19,7 +19,7 @@ export class BodyBudget {
   }
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#sums.total;
   }
 
   /** The most bytes that one principal may have. */
@@ -34,20 +34,16 @@ export class BodyBudget {
 
   /** Reserves bytes. Returns false, without reserving any, if a bound would be exceeded. */
   reserve(principal: string, bytes: number): boolean {
-    const own = (this.#byPrincipal.get(principal) ?? 0) + bytes;
-    if (own > this.#limits.principalBytes || this.#bytes + bytes > this.#limits.totalBytes) {
+    const { principalBytes, totalBytes } = this.#limits;
+    if (this.#sums.of(principal) + bytes > principalBytes || this.#sums.total + bytes > totalBytes) {
       this.events.onRefused();
       return false;
     }
-    this.#byPrincipal.set(principal, own);
-    this.#bytes += bytes;
+    this.#sums.add(principal, bytes);
     return true;
   }
 
   release(principal: string, bytes: number): void {
-    const own = (this.#byPrincipal.get(principal) ?? 0) - bytes;
-    if (own > 0) this.#byPrincipal.set(principal, own);
-    else this.#byPrincipal.delete(principal);
-    this.#bytes -= bytes;
+    this.#sums.add(principal, -bytes);
   }
 }

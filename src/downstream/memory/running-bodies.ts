@@ -1,3 +1,4 @@
+import { KeyedSums } from '../../map-entries.ts';
 import { GatewayError } from '../../errors.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
@@ -30,9 +31,8 @@ export class RunningBody {
 export class RunningBodies {
   #limits: BudgetLimits;
   readonly #onRefused: () => void;
-  /** Bytes by principal, and those of its retries. */
-  readonly #accounts = new Map<string, number>();
-  #bytes = 0;
+  /** By principal, and by principal for its retries. */
+  readonly #sums = new KeyedSums();
 
   /** @param onRefused called when a request is refused for lack of room. */
   constructor(limits: BudgetLimits, onRefused: () => void) {
@@ -41,7 +41,7 @@ export class RunningBodies {
   }
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#sums.total;
   }
 
   /** Sets other bounds. What is held stays. */
@@ -61,23 +61,15 @@ export class RunningBodies {
     const account = continuesCall ? `retry ${principal}` : principal;
     const bytes = Buffer.byteLength(text);
     const { principalBytes, totalBytes } = this.#limits;
-    const own = this.#accounts.get(account) ?? 0;
-    if (own > 0 && (own + bytes > principalBytes || this.#bytes + bytes > totalBytes)) {
+    const own = this.#sums.of(account);
+    if (own > 0 && (own + bytes > principalBytes || this.#sums.total + bytes > totalBytes)) {
       this.#onRefused();
       const message =
         `your large requests that are not answered yet have ${own} bytes together, which leaves no room for this one. ` +
         'Wait for an answer; half of gateway.limits.bodyTotal is for one principal';
       return new GatewayError('overloaded', { message, ...(continuesCall ? { executed: 'unknown' } : {}) });
     }
-    this.#accounts.set(account, own + bytes);
-    this.#bytes += bytes;
-    return new RunningBody(() => this.#release(account, bytes));
-  }
-
-  #release(account: string, bytes: number): void {
-    const left = (this.#accounts.get(account) ?? 0) - bytes;
-    if (left > 0) this.#accounts.set(account, left);
-    else this.#accounts.delete(account);
-    this.#bytes -= bytes;
+    this.#sums.add(account, bytes);
+    return new RunningBody(() => this.#sums.add(account, -bytes));
   }
 }

@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors.ts';
+import { KeyedSums } from '../../map-entries.ts';
 
 /** Bounds the number of open streams per principal. */
 export class StreamCounts {
@@ -6,7 +7,7 @@ export class StreamCounts {
   readonly #perPrincipal: () => number;
   readonly #what: string;
   readonly #onRefused: () => void;
-  readonly #counts = new Map<string, number>();
+  readonly #counts = new KeyedSums();
 
   /** @param what the streams, as in `SSE streams`. */
   constructor(what: string, perPrincipal: () => number, onRefused: () => void) {
@@ -17,20 +18,17 @@ export class StreamCounts {
 
   /** Counts a stream until {@link remove} is called. Returns the refusal if the principal has too many. */
   add(principal: string): GatewayError | undefined {
-    const count = this.#counts.get(principal) ?? 0;
     const most = this.#perPrincipal();
-    if (count >= most) {
+    if (this.#counts.of(principal) >= most) {
       this.#onRefused();
       const message = `you have ${most} ${this.#what} open; close one first`;
       return new GatewayError('overloaded', { message });
     }
-    this.#counts.set(principal, count + 1);
+    this.#counts.add(principal, 1);
     return undefined;
   }
 
   remove(principal: string): void {
-    const count = this.#counts.get(principal) ?? 0;
-    if (count > 1) this.#counts.set(principal, count - 1);
-    else this.#counts.delete(principal);
+    this.#counts.add(principal, -1);
   }
 }

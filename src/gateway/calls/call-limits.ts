@@ -14,7 +14,7 @@ import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
 import type { RepeatedCalls } from './repeated-calls.ts';
-import { getOrMake } from '../../map-entries.ts';
+import { getOrMake, KeyedSums } from '../../map-entries.ts';
 
 const NOTHING_TO_END = (): void => undefined;
 
@@ -47,7 +47,7 @@ export class CallLimits {
   #rates: readonly RateConfig[] = [];
   #access: AccessConfig | undefined;
   #ratesOf = new WeakMap<Principal, readonly RateConfig[]>();
-  readonly #inFlight = new Map<string, number>();
+  readonly #inFlight = new KeyedSums();
 
   constructor(parts: CallLimitsParts) {
     this.#parts = parts;
@@ -145,14 +145,9 @@ export class CallLimits {
   /** Takes a place among the requests of the principal. @throws {GatewayError} `overloaded` */
   async #enter({ client, request }: OpenExchange, limit: number): Promise<() => void> {
     const key = personOf(client.caller.principal);
-    const count = this.#inFlight.get(key) ?? 0;
-    if (count >= limit) throw this.#tooMany(request, limit);
-    this.#inFlight.set(key, count + 1);
-    const leave = (): void => {
-      const left = (this.#inFlight.get(key) ?? 1) - 1;
-      if (left === 0) this.#inFlight.delete(key);
-      else this.#inFlight.set(key, left);
-    };
+    if (this.#inFlight.of(key) >= limit) throw this.#tooMany(request, limit);
+    this.#inFlight.add(key, 1);
+    const leave = () => void this.#inFlight.add(key, -1);
     const { counters } = this.#parts;
     const name = `in flight ${key}`;
     if (counters === undefined) return leave;

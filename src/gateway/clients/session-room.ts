@@ -1,5 +1,6 @@
 import type { SharedParts } from '../records/shared-parts.ts';
 import type { Settings } from '../../config/values/config.ts';
+import { KeyedSums } from '../../map-entries.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { FairPool } from '../../upstream/quota/fair-pool.ts';
 import type { Session } from './session.ts';
@@ -17,7 +18,7 @@ export interface SessionRoomParts extends Pick<SharedParts, 'shares' | 'counters
 export class SessionRoom {
   readonly #parts: SessionRoomParts;
   /** The number of sessions that are being opened or restored, by principal. They count as open. */
-  readonly #opening = new Map<string, number>();
+  readonly #opening = new KeyedSums();
   readonly #pool: FairPool;
 
   constructor(parts: SessionRoomParts) {
@@ -37,7 +38,7 @@ export class SessionRoom {
   ): Promise<Made> {
     this.#makeRoom(key);
     this.#pool.take(key);
-    this.#opening.set(key, (this.#opening.get(key) ?? 0) + 1);
+    this.#opening.add(key, 1);
     let made: Made | undefined;
     try {
       const [preparing, counting] = [prepare(), this.#count(key)];
@@ -51,9 +52,7 @@ export class SessionRoom {
       }
     } finally {
       if (made === undefined) this.#pool.release(key);
-      const left = (this.#opening.get(key) ?? 1) - 1;
-      if (left === 0) this.#opening.delete(key);
-      else this.#opening.set(key, left);
+      this.#opening.add(key, -1);
     }
   }
 
@@ -101,7 +100,7 @@ export class SessionRoom {
   #makeRoom(key: string): void {
     this.#makeRoomAmongAll(key);
     const { sessionsPerPrincipal: limit } = this.#parts.settings().limits;
-    const opening = this.#opening.get(key) ?? 0;
+    const opening = this.#opening.of(key);
     if (this.#parts.active.size + opening < this.#share) return;
     const { count, oldest } = this.#sessionsOf(key);
     if (count + opening < this.#share) return;

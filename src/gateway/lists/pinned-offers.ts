@@ -10,7 +10,7 @@ import { listsFor } from '../../lock/lock-file.ts';
 import type { OnChange, Pins } from '../../lock/pins.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { getOrMake } from '../../map-entries.ts';
+import { getOrMake, KeyedSums } from '../../map-entries.ts';
 
 /** Differences of one offer whose changes are described, and that get a log line each. */
 const MAX_EXPLAINED = 50;
@@ -45,7 +45,7 @@ interface PinnedUpstream {
   /** Those of the last report. */
   current: ReadonlySet<Judged>;
   /** The number of them in which a definition differs, by its id. By its id and text, those in which it differs in the same way. */
-  readonly reported: Map<string, number>;
+  readonly reported: KeyedSums;
 }
 
 /** Compares the offers of upstreams with the lock, each once, and withholds what differs. */
@@ -69,7 +69,7 @@ export class PinnedOffers {
       const { pins } = config.lock;
       const old = before.get(upstream.id);
       const isSame = old?.pins.sha256 === pins.sha256 && old.onChange === onChange;
-      const { current, reported } = old ?? { current: new Set<Judged>(), reported: new Map<string, number>() };
+      const { current, reported } = old ?? { current: new Set<Judged>(), reported: new KeyedSums() };
       const made = { pins, onChange, judged: new WeakMap<Offer, Judged>(), current, reported };
       this.#upstreams.set(upstream.id, isSame ? old : made);
     }
@@ -124,15 +124,15 @@ export class PinnedOffers {
     known.current = now;
     for (const judged of now.difference(current)) this.#reportNew(upstream, known, judged);
     const gone = [...current.difference(now)].flatMap(({ differences }) => differences);
-    for (const one of gone) addTo(known.reported, wayOf(one), -1);
-    const returned = gone.map(idOf).filter((id) => addTo(known.reported, id, -1) === 0);
+    for (const one of gone) known.reported.add(wayOf(one), -1);
+    const returned = gone.map(idOf).filter((id) => known.reported.add(id, -1) === 0);
     for (const id of returned.slice(0, MAX_RETURNED))
       this.#log.info({ upstream, definition: shownText(id) }, 'definition is as in the lock again');
   }
 
   #reportNew(upstream: string, { reported, onChange }: PinnedUpstream, { differences, isInLock }: Judged): void {
-    for (const one of differences) addTo(reported, idOf(one), 1);
-    const fresh = differences.filter((one) => addTo(reported, wayOf(one), 1) === 1);
+    for (const one of differences) reported.add(idOf(one), 1);
+    const fresh = differences.filter((one) => reported.add(wayOf(one), 1) === 1);
     for (const { status } of fresh) this.#metrics.countLockDifference(upstream, status);
     if (fresh.length === 0) return;
     if (!isInLock) {
@@ -148,13 +148,6 @@ export class PinnedOffers {
       this.#log.warn({ upstream, more: fresh.length - MAX_EXPLAINED }, 'further definitions differ from the lock');
     }
   }
-}
-
-function addTo(counts: Map<string, number>, name: string, step: 1 | -1): number {
-  const count = (counts.get(name) ?? 0) + step;
-  if (count === 0) counts.delete(name);
-  else counts.set(name, count);
-  return count;
 }
 
 /** Returns a text that is equal only if a definition differs in the same way. It is no {@link idOf} of another one. */

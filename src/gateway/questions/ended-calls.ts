@@ -1,4 +1,5 @@
 import { detach } from '../../json/kept-text.ts';
+import { KeyedSums } from '../../map-entries.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { ReadAnswer } from '../exchange/answer-text.ts';
@@ -22,9 +23,8 @@ interface EndedCall {
 /** The answers of parked calls that have ended, for repeated retries, in the order of their ends. They are bounded in bytes. */
 export class EndedCalls {
   readonly #calls = new Map<string, EndedCall>();
-  readonly #bytesOf = new Map<string, number>();
+  readonly #bytes = new KeyedSums();
   readonly #onLimit: (limit: LimitName) => void;
-  #bytes = 0;
 
   constructor(onLimit: (limit: LimitName) => void) {
     this.#onLimit = onLimit;
@@ -40,12 +40,12 @@ export class EndedCalls {
     const text = kept.kind === 'result' ? kept.result : JSON.stringify(kept.error);
     const bytes = ENTRY_BYTES + CHAR_BYTES * text.length;
     this.#calls.set(id, { principal, end: { answer: kept, isUpstreams }, bytes, untilMs: nowMs + RETAIN_MS });
-    this.#count(principal, bytes);
+    this.#bytes.add(principal, bytes);
     const isOwn = (call: EndedCall) => call.principal === principal;
-    while ((this.#bytesOf.get(principal) ?? 0) > LIMITS.endedCallBytesPerPrincipal) {
+    while (this.#bytes.of(principal) > LIMITS.endedCallBytesPerPrincipal) {
       this.#cut('endedCallBytesPerPrincipal', isOwn);
     }
-    while (this.#bytes > LIMITS.endedCallBytes) this.#cut('endedCallBytes', () => true);
+    while (this.#bytes.total > LIMITS.endedCallBytes) this.#cut('endedCallBytes', () => true);
   }
 
   /** Returns the answer of a call; undefined if it is not kept. */
@@ -73,13 +73,6 @@ export class EndedCalls {
 
   #remove(id: string, { principal, bytes }: EndedCall): void {
     this.#calls.delete(id);
-    this.#count(principal, -bytes);
-  }
-
-  #count(principal: string, bytes: number): void {
-    this.#bytes += bytes;
-    const left = (this.#bytesOf.get(principal) ?? 0) + bytes;
-    if (left > 0) this.#bytesOf.set(principal, left);
-    else this.#bytesOf.delete(principal);
+    this.#bytes.add(principal, -bytes);
   }
 }

@@ -1,4 +1,5 @@
 import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
+import { KeyedSums } from '../../map-entries.ts';
 import { parseId, type RecordEntry } from './session-entry.ts';
 import type { SessionRecord } from '../session-store.ts';
 
@@ -23,15 +24,14 @@ function textBytes(text: string): number {
 /** The records of sessions by session id, with their memory per principal and in total. */
 export class SessionRecords {
   readonly #records = new Map<string, StoredRecord>();
-  readonly #bytesOf = new Map<string, number>();
-  #bytes = 0;
+  readonly #bytes = new KeyedSums();
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#bytes.total;
   }
 
   bytesOf(principal: string): number {
-    return this.#bytesOf.get(principal) ?? 0;
+    return this.#bytes.of(principal);
   }
 
   /** Returns how many bytes the records grow with this text in the record of a session. */
@@ -147,9 +147,6 @@ export class SessionRecords {
 
   #grow(record: StoredRecord, bytes: number): void {
     record.bytes += bytes;
-    this.#bytes += bytes;
-    const left = this.bytesOf(record.principal) + bytes;
-    if (left === 0) this.#bytesOf.delete(record.principal);
-    else this.#bytesOf.set(record.principal, left);
+    this.#bytes.add(record.principal, bytes);
   }
 }

@@ -1,3 +1,4 @@
+import { KeyedSums } from '../../map-entries.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 
 /** Two bounds in bytes: on what belongs to one key, such as an upstream or a principal, and on all together. */
@@ -12,8 +13,7 @@ export interface BoundNames {
 export class ByteBounds {
   readonly #names: BoundNames;
   readonly #onLimit: (limit: LimitName) => void;
-  readonly #bytes = new Map<string, number>();
-  #totalBytes = 0;
+  readonly #sums = new KeyedSums();
 
   /** @param onLimit called each time that a bound is reached. */
   constructor(names: BoundNames, onLimit: (limit: LimitName) => void) {
@@ -24,26 +24,17 @@ export class ByteBounds {
   /** Counts bytes until the returned function is called. Returns undefined if there is no room for them. */
   take(key: string, bytes: number): (() => void) | undefined {
     const { each, total, allowsOne = false } = this.#names;
-    const held = this.#bytes.get(key) ?? 0;
-    const ofKey = held + bytes;
-    const isTotal = this.#totalBytes + bytes > LIMITS[total];
-    if (isTotal || (ofKey > LIMITS[each] && !(allowsOne && held === 0))) {
+    const held = this.#sums.of(key);
+    const isTotal = this.#sums.total + bytes > LIMITS[total];
+    if (isTotal || (held + bytes > LIMITS[each] && !(allowsOne && held === 0))) {
       this.#onLimit(isTotal ? total : each);
       return undefined;
     }
-    this.#bytes.set(key, ofKey);
-    this.#totalBytes += bytes;
+    this.#sums.add(key, bytes);
     let isTaken = true;
     return () => {
-      if (isTaken) this.#release(key, bytes);
+      if (isTaken) this.#sums.add(key, -bytes);
       isTaken = false;
     };
-  }
-
-  #release(key: string, bytes: number): void {
-    this.#totalBytes -= bytes;
-    const left = (this.#bytes.get(key) ?? 0) - bytes;
-    if (left > 0) this.#bytes.set(key, left);
-    else this.#bytes.delete(key);
   }
 }

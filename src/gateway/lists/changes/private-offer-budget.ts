@@ -1,6 +1,6 @@
 import type { Offer } from '../../../catalog/offer.ts';
 import { type LimitName, LIMITS } from '../../../limits.ts';
-import { getOrMake } from '../../../map-entries.ts';
+import { getOrMake, KeyedSums } from '../../../map-entries.ts';
 
 /** Memory of an item besides its text, and of each character: the item as listed, its published text and the catalog of it. */
 const ITEM_BYTES = 1_024;
@@ -23,8 +23,7 @@ export class PrivateOfferBudget {
   readonly #kept = new Map<string, Map<Offer, Kept>>();
   /** Offers by connection, then by capability key. */
   readonly #owned = new Map<Owner, Map<string, Offer>>();
-  readonly #bytes = new Map<string, number>();
-  #totalBytes = 0;
+  readonly #bytes = new KeyedSums();
 
   /**
    * Counts the offer of a connection for clients with these capabilities, in place of the one before.
@@ -37,11 +36,9 @@ export class PrivateOfferBudget {
     const known = this.#kept.get(upstream)?.get(offer);
     if (known === undefined) {
       const bytes = estimatedBytes(offer);
-      const ofUpstream = (this.#bytes.get(upstream) ?? 0) + bytes;
-      if (ofUpstream > LIMITS.privateListBytesPerUpstream) return 'privateListBytesPerUpstream';
-      if (this.#totalBytes + bytes > LIMITS.privateListBytes) return 'privateListBytes';
-      this.#bytes.set(upstream, ofUpstream);
-      this.#totalBytes += bytes;
+      if (this.#bytes.of(upstream) + bytes > LIMITS.privateListBytesPerUpstream) return 'privateListBytesPerUpstream';
+      if (this.#bytes.total + bytes > LIMITS.privateListBytes) return 'privateListBytes';
+      this.#bytes.add(upstream, bytes);
       getOrMake(this.#kept, upstream, () => new Map()).set(offer, { bytes, count: 1 });
     } else known.count++;
     getOrMake(this.#owned, owner, () => new Map()).set(capabilityKey, offer);
@@ -81,10 +78,7 @@ export class PrivateOfferBudget {
     if (offers === undefined || kept === undefined || --kept.count > 0) return;
     offers.delete(offer);
     if (offers.size === 0) this.#kept.delete(upstream);
-    this.#totalBytes -= kept.bytes;
-    const left = (this.#bytes.get(upstream) ?? 0) - kept.bytes;
-    if (left > 0) this.#bytes.set(upstream, left);
-    else this.#bytes.delete(upstream);
+    this.#bytes.add(upstream, -kept.bytes);
   }
 }
 
