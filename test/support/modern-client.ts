@@ -8,6 +8,16 @@ import { LATEST_MODERN } from '../../src/protocol/revisions.ts';
 import type { Severity } from '../../src/protocol/severity.ts';
 import type { TestCore } from './core.ts';
 
+/** The caller of requests without credentials, of a client with no capabilities. */
+export const LOCAL_CALLER: ModernCaller = {
+  principal: LOCAL,
+  view: '',
+  revision: LATEST_MODERN,
+  capabilities: RawObject.EMPTY,
+  logLevel: undefined,
+  clientInfo: undefined,
+};
+
 export interface ModernOptions {
   readonly capabilities?: object;
   readonly principal?: Principal;

@@ -5,10 +5,9 @@ import type { Owner } from '../../../src/gateway/front/front.ts';
 import { passOn, passOnOrFail } from '../../../src/gateway/modern/pass-on.ts';
 import { ModernRequest } from '../../../src/gateway/modern/modern-request.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { LOCAL } from '../../../src/policy/principal.ts';
 import type { Answer } from '../../../src/protocol/jsonrpc.ts';
-import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import { TestStream } from '../../support/gateway-parts.ts';
+import { LOCAL_CALLER } from '../../support/modern-client.ts';
 
 const DONE: Answer = { kind: 'result', result: '{}' };
 type Handle = Owner['handleModernRequest'];
@@ -16,19 +15,11 @@ type Handle = Owner['handleModernRequest'];
 /** A request, and another process that handles it in this way. */
 function passingOn(handle: (...args: Parameters<Handle>) => void) {
   const cancelled: unknown[] = [];
-  const caller = {
-    principal: LOCAL,
-    view: '',
-    revision: LATEST_MODERN,
-    capabilities: RawObject.EMPTY,
-    logLevel: undefined,
-    clientInfo: undefined,
-  };
   const stream = new TestStream();
   const sink = Object.assign(stream, { receivedMs: 7, answer: () => undefined });
   const host = { toFailure: () => DONE, finish: () => undefined };
   const request = { kind: 'request', id: '1', method: 'tools/call', params: RawObject.EMPTY } as const;
-  const one = new ModernRequest(host, request, caller, sink, undefined, undefined);
+  const one = new ModernRequest(host, request, LOCAL_CALLER, sink, undefined, undefined);
   const owner: Owner = {
     handleMessage: () => Promise.resolve(),
     forward: () => Promise.resolve('answered'),

@@ -2,13 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { LOCAL } from '../../../src/policy/principal.ts';
-import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import { ACKNOWLEDGE_MS } from '../../../src/gateway/modern/remote-listens.ts';
 import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { type MemoryUpstream, memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
-import { modernRequest, type ModernRequest } from '../../support/modern-client.ts';
+import { LOCAL_CALLER, modernRequest, type ModernRequest } from '../../support/modern-client.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -110,17 +108,10 @@ test('an update that exceeds a bound by its subscription id passes, and those af
   const { remote, first } = processes;
   const params = RawObject.of({ notifications: { resourceSubscriptions: ['up+test://a'] } });
   const request = { kind: 'request', id: '1', method: 'subscriptions/listen', params } as const;
-  const caller = {
-    principal: LOCAL,
-    view: '',
-    revision: LATEST_MODERN,
-    capabilities: RawObject.EMPTY,
-    logLevel: undefined,
-  };
   const lengths: number[] = [];
   const send = (text: string) => lengths.push(text.length) > 0;
   const sink = { receivedMs: performance.now(), answer: () => undefined, send };
-  first.core.gateway.handleModernRequest(request, caller, sink, undefined);
+  first.core.gateway.handleModernRequest(request, LOCAL_CALLER, sink, undefined);
   await remote.until(() => remote.requests('resources/subscribe')[0]);
   remote.answer();
   await waitUntil(() => lengths.length === 1);
