@@ -59,7 +59,7 @@ export interface ModernSink extends MessageSink {
    * @param isRecorded true if another process has recorded the request in its metrics and logs.
    */
   answer(answer: Answer, isRecorded?: boolean): void;
-  /** Says that the text of the request is kept until this promise resolves, beyond the answer too. It never rejects. */
+  /** Reports that the text of the request is kept until this promise resolves, which may be after the answer. It never rejects. */
   keepText?(until: Promise<unknown>): void;
 }
 

@@ -15,13 +15,13 @@ export interface ErrorResponse {
   readonly retryAfterMs: number | undefined;
   /** The scopes that a 403 asks for; empty for unknown ones, undefined if it does not. */
   readonly missingScopes?: string | undefined;
-  /** Whether it asks for credentials. */
+  /** True if it has a `WWW-Authenticate` header. */
   readonly hasChallenge?: boolean;
   /** The `Location` of a redirect; for operators only. */
   readonly location?: string | undefined;
 }
 
-/** What a refusal means in a session that the upstream knows. */
+/** How a refused request ends, unless the refusal is about the session. */
 export type RefusalOutcome =
   /** The body is the JSON-RPC answer of the upstream. `isNamed`: it has the id of the request. */
   | { readonly kind: 'answer'; readonly response: Response; readonly isNamed: boolean }

@@ -5,7 +5,7 @@ const CONNECTION_FRACTION = 2;
 /** A connection with fewer and smaller messages than this is not refused for those of others. */
 const SMALL = { count: 8, bytes: 65_536 } as const;
 
-/** What the upstream has not accepted of one connection. */
+/** The messages of one connection that the upstream has not accepted: their number and their size. */
 export interface OwnMessages {
   count: number;
   bytes: number;
