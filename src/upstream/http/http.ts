@@ -329,7 +329,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       this.#settle(post);
       // Unlike a POST that was answered 404, this request has reached the upstream.
       if (post.id !== undefined) this.#events.onSendFailed(post.id, this.#sessionLostError());
-      this.#finish(this.#sessionLostError());
+      this.#onSessionUnknown();
       return;
     }
     const { upstream } = this.options;
@@ -358,7 +358,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       onRefused: (err) => log.warn({ err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {
         if (why.kind === 'session-lost') {
-          this.#finish(this.#sessionLostError());
+          this.#onSessionUnknown();
           return;
         }
         if (why.reason === undefined) log.debug('upstream offers no GET stream');

@@ -161,6 +161,24 @@ test('a notification that is refused while the transport closes leaves no timer'
   assert.equal(timers(), before);
 });
 
+test('a request refused with 404 has not run, also if the GET stream shows the loss', LIMIT, async () => {
+  const streams: ServerResponse[] = [];
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET' && streams.length > 0) response.writeHead(404).end();
+    else if (request.method === 'GET') {
+      stream(response, 'retry: 1\ndata: \n\n');
+      streams.push(response);
+    } else if (!greeted(request, response) && request.rpc !== 'ping') refuse(404)(request, response);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2, 'prompts/get');
+  await server.received.find(({ rpc }) => rpc === 'ping');
+  streams[0]?.end();
+  assert.equal((await peer.closed()).code, 'upstream-session-lost');
+  assert.ok(peer.events.items.some((item) => item.kind === 'failed' && item.id === 2 && item.error.executed === 'no'));
+});
+
 test('a ping that the server does not know leaves the session open', LIMIT, async () => {
   await using server = await serveSession((request, response) => {
     if (request.rpc === 'tools/call') json(response, result(request.id));
