@@ -95,11 +95,14 @@ function rewriteMembers(
   return after;
 }
 
-/** Returns whether the text may have a member `uri` or `resourceUri`, also one that is spelled with escapes. */
+/** Escapes of letters in the names of these members. */
+const URI_ESCAPES = /\\u00(?:5[45]|6|7)/;
+
+/** Returns whether the text may have a member with a URI, also if its name is spelled with escapes. */
 function mayHoldUri(text: string): boolean {
   // The opening quote is not part of the search, since JSON is full of quotes.
-  if (text.includes('uri"') || text.includes('Uri"')) return true;
-  return text.includes('\\u00') && ['\\u007', '\\u0069', '\\u0055'].some((escape) => text.includes(escape));
+  if (['uri"', 'Uri"', 'outputTemplate"'].some((name) => text.includes(name))) return true;
+  return text.includes('\\u00') && URI_ESCAPES.test(text);
 }
 
 /** Returns whether the text may have a member `icons`, also one that is spelled with escapes. */

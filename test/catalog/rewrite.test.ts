@@ -41,6 +41,18 @@ const places = [
     after: '{"content":[],"_meta":{"ui/resource\\u0055ri":"ui://a+x","openai/outputTemplate":"ui://a+x"}}',
   },
   {
+    what: 'a user interface that only one client knows',
+    method: 'tools/call',
+    before: '{"content":[],"_meta":{"openai/outputTemplate":"ui://x"}}',
+    after: '{"content":[],"_meta":{"openai/outputTemplate":"ui://a+x"}}',
+  },
+  {
+    what: 'a user interface whose name is spelled with an escape',
+    method: 'tools/call',
+    before: '{"content":[],"_meta":{"openai/output\\u0054emplate":"ui://x"}}',
+    after: '{"content":[],"_meta":{"openai/output\\u0054emplate":"ui://a+x"}}',
+  },
+  {
     what: 'a prompt message',
     method: 'prompts/get',
     before: '{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"x:1","text":"t"}}}]}',
