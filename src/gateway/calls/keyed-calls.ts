@@ -219,8 +219,8 @@ function processOf(claim: string): string {
   return claim.slice(0, claim.lastIndexOf('/'));
 }
 
-/** Errors by which the gateway refuses a call before it is sent, without saying so. */
-const NOT_SENT: ReadonlySet<string> = new Set(['unknown-tool', 'invalid-params']);
+/** Errors by which a gateway refuses a call before it is sent, without saying so. */
+const NOT_SENT: ReadonlySet<unknown> = new Set(['unknown-tool', 'invalid-params']);
 
 /** Returns whether a call certainly did not run. */
 function hasNotRun(failure: unknown): boolean {
@@ -235,7 +235,8 @@ function hasNotRun(failure: unknown): boolean {
 function mayRepeat({ client }: OpenExchange, answer: Answer): boolean {
   if (answer.kind !== 'error') return false;
   const { code, data } = answer.error;
-  if (isGatewayForm(answer.error) && memberOf(data, 'executed') === 'no') return true;
+  const hasNotRun = memberOf(data, 'executed') === 'no' || NOT_SENT.has(memberOf(data, 'code'));
+  if (isGatewayForm(answer.error) && hasNotRun) return true;
   // Servers before 2026-07-28 use the first code as they like.
   return code === RPC.urlElicitationRequired || (code === RPC.missingCapability && client.dialect.asksInAnswers);
 }

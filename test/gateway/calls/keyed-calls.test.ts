@@ -261,6 +261,7 @@ test('a call that a gateway behind this one did not make is made again with its 
   const data = { code: 'rate-limited', executed: 'no', retryable: true };
   for (const [error, made] of [
     [{ code: -31_025, message: 'Rate limit reached', data }, 2],
+    [{ code: -32_602, message: 'Unknown tool', data: { code: 'unknown-tool' } }, 2],
     [{ code: -31_025, message: 'Rate limit reached', data: { ...data, executed: 'unknown' } }, 1],
     [{ code: -31_025, message: 'Of another kind', data: { code: 'other', executed: 'no' } }, 1],
     [{ code: 5, message: 'Of another kind', data }, 1],
