@@ -18,17 +18,14 @@ export class WaitingMessages {
     this.#onDropped = onDropped;
   }
 
-  /** Adds a message. Returns false if it is dropped itself, because only requests are left and take the room. */
+  /** Adds a message. Returns false if it is dropped itself: only requests are left and take the room, or it is a notification beyond it. */
   add(text: string): boolean {
     // An equal notification has no new content.
     if (this.#texts.includes(text)) return true;
     const bytes = Buffer.byteLength(text);
     this.#texts.push(text);
     this.#bytes += bytes;
-    const { sessionQueueMessages, sessionQueueBytes } = LIMITS;
-    while (this.#texts.length > sessionQueueMessages || (this.#bytes > sessionQueueBytes && this.#texts.length > 1)) {
-      this.#dropOne();
-    }
+    while (this.#isOver) this.#dropOne();
     return this.#texts.at(-1) === text;
   }
 
@@ -45,6 +42,13 @@ export class WaitingMessages {
     const kept = this.#texts.filter((text) => !CONTENTS.some((start) => text.startsWith(start)));
     this.removeAll();
     for (const text of kept) this.add(text);
+  }
+
+  /** A single request may be larger than the room. */
+  get #isOver(): boolean {
+    const [first = ''] = this.#texts;
+    if (this.#texts.length > LIMITS.sessionQueueMessages) return true;
+    return this.#bytes > LIMITS.sessionQueueBytes && (this.#texts.length > 1 || first.startsWith(NOTIFICATION));
   }
 
   /** Drops the oldest notification; the latest request if there is none. */

@@ -30,6 +30,15 @@ test('limit sessionQueueBytes: oldest notifications are dropped until the rest f
   assert.equal(texts.at(-1), updated(19, 100_000));
 });
 
+// N-29
+test('limit sessionQueueBytes: a single notification beyond it does not wait', () => {
+  let dropped = 0;
+  const waiting = new WaitingMessages(() => dropped++);
+  assert.deepEqual([waiting.add(updated(1, 1_100_000)), dropped], [false, 1]);
+  assert.equal(waiting.add(updated(2)), true);
+  assert.deepEqual(waiting.removeAll(), [updated(2)]);
+});
+
 test('an equal message waits once', () => {
   const waiting = new WaitingMessages(() => undefined);
   for (let n = 0; n < 10; n++) waiting.add(updated(1));
