@@ -234,7 +234,8 @@ function withSockets(events: TransportEvents, wire: Wire): TransportEvents {
   return {
     onMessage: (message, about) => events.onMessage(message, about),
     onDropped: (about) => events.onDropped(about),
-    onSendFailed: (id, error) => events.onSendFailed(id, error),
+    onUnreadRequest: (id) => events.onUnreadRequest?.(id),
+    onSendFailed: (id, error, isAnswered) => events.onSendFailed(id, error, isAnswered),
     onClose: (error) => {
       void wire.destroy();
       events.onClose(error);

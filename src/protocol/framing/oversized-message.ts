@@ -1,3 +1,5 @@
+import type { Id } from '../jsonrpc.ts';
+
 const HEAD_CHARS = 1_024;
 const TAIL_CHARS = 256;
 
@@ -12,10 +14,10 @@ const HEAD = new RegExp(
   String.raw`^(?:(?:[^\r\n]*[\r\n])*?data:)?\s*\{\s*(?:${VERSION},\s*)?(?:${ID},\s*)?(?:${VERSION},\s*)?"(method|params|result|error)"\s*:`,
 );
 
-/** The last members of an answer, as the TypeScript SDK writes it. One brace follows, so that they are not members of the result. */
+/** The last members of a message with an id, as the TypeScript SDK writes it. One brace follows, so that they are not members of the result. */
 const TAIL = new RegExp(String.raw`,\s*(?:${VERSION},\s*)?${ID}(?:,\s*${VERSION})?\}\s*$`);
 
-/** The beginning and the end of a line or event that is larger than the limit. They show which request it answers. */
+/** The beginning and the end of a line or event that is larger than the limit. They show its id. */
 export class OversizedMessage {
   readonly #limit: number;
   #head = '';
@@ -53,10 +55,21 @@ export class OversizedMessage {
 
   /** Returns the id of the answered request; NaN if this is no answer to us, undefined if that cannot be seen. To be called at its end. */
   answeredId(): number | undefined {
-    const [, first, kind] = HEAD.exec(this.#head) ?? [];
-    if (kind === undefined) return undefined;
-    if (kind === 'method' || kind === 'params') return NaN;
-    const id = first ?? TAIL.exec(this.#tail)?.[1];
+    const { isAnswer, id } = this.#read();
+    if (isAnswer === false) return NaN;
     return id === undefined ? undefined : Number(id.replaceAll('"', '').replace('null', 'NaN'));
+  }
+
+  /** Returns the id of a request to us; undefined if this is none, or its id cannot be seen. To be called at its end. */
+  requestId(): Id | undefined {
+    const { isAnswer, id } = this.#read();
+    return isAnswer === false && id !== 'null' ? id : undefined;
+  }
+
+  /** Reads what can be seen. */
+  #read(): { readonly isAnswer?: boolean; readonly id?: Id | undefined } {
+    const [, first, kind] = HEAD.exec(this.#head) ?? [];
+    if (kind === undefined) return {};
+    return { isAnswer: kind === 'result' || kind === 'error', id: first ?? TAIL.exec(this.#tail)?.[1] };
   }
 }

@@ -311,6 +311,8 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.#events.onDropped(undefined);
     const post = this.#posts.get(id)?.post;
     if (post?.isAnswered === false) this.#failAnswered(post, error);
+    const request = message.requestId();
+    if (request !== undefined) this.#events.onUnreadRequest?.(request);
     return true;
   }
 

@@ -218,6 +218,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
     const error = oversizedAnswer(this.options.upstream, this.options.messageBytes);
     this.options.dropped.logMalformed(undefined, error);
     this.#failAnswered(id, error);
+    const request = message.requestId();
+    if (request !== undefined) this.#events.onUnreadRequest?.(request);
     return true;
   }
 
@@ -225,7 +227,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#events.onDropped(undefined);
     if (this.#isClosed || Number.isNaN(id)) return;
     this.#posts.markAnswered(id);
-    this.#events.onSendFailed(id, error);
+    this.#events.onSendFailed(id, error, true);
   }
 
   #onEnd(end: StreamEnd): void {

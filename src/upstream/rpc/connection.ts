@@ -66,6 +66,7 @@ interface OpenServerRequest {
   onWithdrawn: ((cancelled?: RawObject) => void) | undefined;
 }
 
+const TOO_LARGE = errorAnswer(RPC.invalidRequest, 'Invalid Request: it exceeds the limit for one message');
 const CALL_OVER = errorAnswer(RPC.internalError, 'The call that asks this is over');
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
@@ -108,10 +109,12 @@ export class Connection<Context = unknown> {
       {
         onMessage: (message, about) => connection.#receive(message, about),
         onDropped: (about) => connection.#limitRate(about),
+        onUnreadRequest: (id) => connection.#refuseUnread(id),
         onFirstByte: () => connection.#firstByte.resolve(),
-        onSendFailed: (id, error) => {
+        onSendFailed: (id, error, isAnswered = false) => {
           const pending = connection.#settle(id);
-          if (pending !== undefined && error.executed !== 'no') connection.#abandon(pending);
+          if (isAnswered) connection.#abandoned.remove(id);
+          else if (pending !== undefined && error.executed !== 'no') connection.#abandon(pending);
           if (pending !== undefined) connection.#refuseOf(pending);
           pending?.settle(error);
           events.onSendFailed?.(error, pending?.options.isBackground === true);
@@ -349,6 +352,10 @@ export class Connection<Context = unknown> {
     const forbidden = `sent the request ${method} in the middle of a call, which revision ${revision} forbids`;
     const event = `${forbidden}; set era: legacy if it needs to ask`;
     this.#cancel(about, 'requests are not allowed here', upstreamError('upstream-protocol', this.upstream, event));
+  }
+
+  #refuseUnread(id: Id): void {
+    if (this.#modern === undefined) this.#transport?.send({ text: responseText(id, TOO_LARGE) });
   }
 
   /** Pauses reading from an upstream that sends more messages per second than the limit, answers and progress of requests in flight left out. */

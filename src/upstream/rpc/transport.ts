@@ -1,5 +1,5 @@
 import { GatewayError, upstreamError } from '../../errors.ts';
-import type { Message } from '../../protocol/jsonrpc.ts';
+import type { Id, Message } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
@@ -42,10 +42,16 @@ export interface TransportEvents {
    * @param about our id of the request on whose stream it arrived, if any.
    */
   onDropped(about: number | undefined): void;
+  /** A request of the upstream has arrived that is too large to be read. */
+  onUnreadRequest?(id: Id): void;
   /** A program has sent its first byte, which need not be part of a message. */
   onFirstByte?(): void;
-  /** One request will get no answer. The transport stays open. */
-  onSendFailed(id: number, error: GatewayError): void;
+  /**
+   * One request will get no answer. The transport stays open.
+   *
+   * @param isAnswered true if the answer has arrived, and cannot be read.
+   */
+  onSendFailed(id: number, error: GatewayError, isAnswered?: boolean): void;
   /** The transport is closed. Called once, also after `close()`; no event follows. */
   onClose(error: GatewayError): void;
 }

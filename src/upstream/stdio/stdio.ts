@@ -286,7 +286,7 @@ class StdioTransport implements Transport {
 
   /** Fails the request of a malformed answer. */
   #failAnswered(error: MessageError): void {
-    this.#events.onSendFailed(sentBackId(error.id), malformedAnswer(this.#options.upstream, error));
+    this.#events.onSendFailed(sentBackId(error.id), malformedAnswer(this.#options.upstream, error), true);
   }
 
   #deliver(message: Message, text: string): void {
@@ -318,7 +318,9 @@ class StdioTransport implements Transport {
     const id = oversized.answeredId();
     if (id === undefined) return this.#tooLarge();
     const error = oversizedAnswer(this.#options.upstream, this.#options.messageBytes);
-    if (!Number.isNaN(id)) this.#events.onSendFailed(id, error);
+    if (!Number.isNaN(id)) this.#events.onSendFailed(id, error, true);
+    const request = oversized.requestId();
+    if (request !== undefined) this.#events.onUnreadRequest?.(request);
     this.#addNonProtocolOutput(oversized.head, error, true);
   }
 

@@ -1,10 +1,21 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
-import { connect, event, greeted, result, serve, stream, type Upstream } from '../../fixtures/servers/http-harness.ts';
+import {
+  connect,
+  connectCaller,
+  event,
+  greeted,
+  result,
+  serve,
+  stream,
+  type Upstream,
+} from '../../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const LIMIT = { timeout: 120_000 };
+const CALL = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined };
 
 const bodies = [
   { what: 'no body', type: undefined, body: '' },
@@ -64,6 +75,21 @@ test('an answer beyond the limit on the GET stream fails its request, and no oth
   for (const id of [2, 3]) peer.request(id, 'tools/call');
   assert.equal((await peer.failure(2)).code, 'too-large');
   await peer.answer(3);
+});
+
+test('a request of the upstream beyond the limit on the GET stream gets an error', LIMIT, async () => {
+  const large = `{"method":"roots/list","params":{"a":"${'x'.repeat(500_000)}"},"jsonrpc":"2.0","id":"q"}`;
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') stream(response, event(large));
+    else greeted(request, response);
+  });
+  await using caller = await connectCaller(server.url, { messageBytes: 100_000 });
+  caller.connection.setLegacy();
+  await caller.connection.call('initialize', undefined, CALL).answer;
+  caller.connection.notify('notifications/initialized');
+  const { body } = await server.received.find(({ method, rpc }) => method === 'POST' && rpc === undefined);
+  const { id, error } = JSON.parse(body);
+  assert.deepEqual([id, error.code], ['q', -32600]);
 });
 
 test('without a GET stream, a request accepted with 202 fails at once', LIMIT, async () => {

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 
 import { GatewayError, toRpcError } from '../../../src/errors.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import {
   connect,
@@ -267,6 +268,24 @@ test('an answer beyond the limit fails its request, and no other', LIMIT, async 
   for (const id of [6, 7, 8]) peer.request(id);
   for (const id of [6, 7]) assert.equal((await peer.failure(id)).code, 'too-large');
   await peer.answer(8);
+});
+
+const CALL = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined };
+
+test('a request of the upstream beyond the limit gets an error', LIMIT, async () => {
+  const large = `{"method":"roots/list","params":{"a":"${'x'.repeat(500_000)}"},"jsonrpc":"2.0","id":"q"}`;
+  const isCall = ({ body }: Received) => body.includes('"tools/call"');
+  await using server = await legacy((request, response, events) => {
+    response.writeHead(202).end('Accepted');
+    if (isCall(request)) events.write(event(large));
+  });
+  await using caller = await connectCaller(server.url, { kind: 'sse', messageBytes: 100_000 });
+  const call = caller.connection.call('tools/call', undefined, CALL);
+  call.answer.catch(() => undefined);
+  const { body } = await server.received.find((request) => request.method === 'POST' && !isCall(request));
+  const { id, error } = JSON.parse(body);
+  assert.deepEqual([id, error.code], ['q', -32600]);
+  assert.equal(caller.connection.inFlight, 1);
 });
 
 const BROKEN = '{"jsonrpc":"2.0","id":1,"result":{"text":"\\q"}}';
