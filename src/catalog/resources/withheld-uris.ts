@@ -1,27 +1,29 @@
-import type { LimitName } from '../../limits.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import { TemplateIndex } from './template-index.ts';
 import { parseTemplate } from './template.ts';
 import { canonicalGlob, canonicalUri, spellingsOf } from './uri-form.ts';
 
-/** A port that is an expression: canonical forms have no port. */
-const PORT = /(?<=^[a-z][a-z+.-]*:\/\/[^/?#]*):\{[^{}]*\}/i;
+const AUTHORITY = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i;
 
 /** What the lock withholds of the resources and templates of one upstream. */
 export class WithheldUris {
   readonly #keys: ReadonlySet<string>;
   readonly #canonical: ReadonlySet<string>;
   readonly #templates: TemplateIndex;
-  /** Whether one of them cannot be compared with a URI. */
+  /** Whether one of them cannot be compared with a URI, or there are too many. */
   readonly #isUnclear: boolean;
 
-  /** @param onLimit runs when a URI or template is too long, takes too many steps or has too many expressions. */
+  /** @param onLimit runs when a URI, a template or all of them are too long, or a template takes too many steps or has too many expressions. */
   constructor(uris: readonly string[], templates: readonly string[], onLimit?: (limit: LimitName) => void) {
-    const canonical = uris.map((uri) => canonicalUri(uri));
+    const chars = [...uris, ...templates].reduce((sum, one) => sum + one.length, 0);
+    const isMany = chars > LIMITS.withheldUriChars;
+    if (isMany) onLimit?.('withheldUriChars');
+    const canonical = isMany ? [] : uris.map((uri) => canonicalUri(uri));
     this.#keys = new Set([...uris, ...templates]);
     this.#canonical = new Set(canonical.filter((uri) => uri !== undefined));
-    const spelled = templates.flatMap((template) => [
+    const spelled = (isMany ? [] : templates).flatMap((template) => [
       template,
-      canonicalGlob(template.replace(PORT, '')).toLowerCase(),
+      canonicalGlob(withoutPort(template)).toLowerCase(),
     ]);
     this.#templates = new TemplateIndex(
       spelled.map((template) => ({ upstream: '', template })),
@@ -29,7 +31,7 @@ export class WithheldUris {
       true,
     );
     this.#isUnclear =
-      canonical.includes(undefined) || !spelled.every((template) => parseTemplate(template) !== undefined);
+      isMany || canonical.includes(undefined) || !spelled.every((template) => parseTemplate(template) !== undefined);
   }
 
   /** Returns whether this is the URI of a withheld resource, or a withheld template. */
@@ -52,4 +54,10 @@ export class WithheldUris {
       )
     );
   }
+}
+
+/** Removes a port that is an expression, since canonical forms have no port. Takes time in proportion to the length. */
+function withoutPort(template: string): string {
+  const [authority = ''] = AUTHORITY.exec(template) ?? [];
+  return `${authority.replace(/:\{[^{}]*\}/, '')}${template.slice(authority.length)}`;
 }

@@ -7,6 +7,7 @@ import { RawObject, rawItems } from '../../../src/json/json.ts';
 import { toClient } from '../../../src/catalog/rewrite.ts';
 import { disguisedUri } from '../../../src/catalog/uri.ts';
 import { GatewayError } from '../../../src/errors.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { resolveUri } from '../../../src/gateway/exchange/route.ts';
 import { accessOf, keyOf, tokenOf } from '../../policy/policies.ts';
@@ -414,6 +415,23 @@ test('a withheld template that cannot be parsed leaves the listed URIs alone', (
   const catalog = catalogOf(view([upstream('a')]), { a: { withheld, resources: [resource('test://listed')] } });
   assert.deepEqual(resolveResource(catalog, 'a+test://listed'), one('a', 'test://listed'));
   assert.deepEqual(resolveResource(catalog, 'a+test://other'), NONE);
+});
+
+// SEC-33
+test('limit withheldUriChars: beyond it, only listed URIs of the upstream are known', () => {
+  for (const [count, other] of [
+    [1, one('a', 'test://other')],
+    [LIMITS.withheldUriChars / 1_000, NONE],
+  ] as const) {
+    const withheld = Array.from({ length: count + 1 }, (_, n) => ({
+      kind: 'resource' as const,
+      key: `test://${n}/${'x'.repeat(1_000)}`,
+      why: 'differs' as const,
+    }));
+    const catalog = catalogOf(view([upstream('a')]), { a: { withheld, resources: [resource('test://listed')] } });
+    assert.deepEqual(resolveResource(catalog, 'a+test://listed'), one('a', 'test://listed'));
+    assert.deepEqual(resolveResource(catalog, 'a+test://other'), other);
+  }
 });
 
 // SEC-33
