@@ -87,14 +87,17 @@ export class ConfigChange {
     diff: ConfigDiff,
   ): Promise<void> {
     const { core, access, log } = this.#parts;
-    const applied = await core.apply(next, diff);
-    const moved = listeners.apply();
+    const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'drain failed');
+    // In one turn: who has lost his credentials must not get the rights that others get now.
+    const applying = core.apply(next, diff);
+    listeners.apply().catch(onFailed);
     access.setConfig(next);
+    const applied = await applying;
     // The level that an operator has set stays until the file has another one.
     if (next.logLevel !== this.#logLevel) setLogLevel(log, next.logLevel);
     this.#logLevel = next.logLevel;
     await Promise.all([access.announce(edge.operatorOrigin), this.#setWatch(next.reload.watch)]);
-    void Promise.all([applied.drained, moved]).catch((thrown: unknown) => log.error({ err: thrown }, 'drain failed'));
+    applied.drained.catch(onFailed);
   }
 
   /** Sets the files to watch. Resolves when every later change is reported. */

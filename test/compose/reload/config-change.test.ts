@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -33,6 +34,8 @@ async function watching(isOn: boolean) {
       },
       apply: async () => {
         events.push('core');
+        await setImmediate();
+        events.push('core serves');
         return { drained: Promise.resolve() };
       },
     },
@@ -109,4 +112,11 @@ test('a config that the core refuses leaves the listeners as they were', TIMEOUT
   tested.fail(new Error('no TLS client'));
   await assert.rejects(tested.apply(true), /no TLS client/);
   assert.deepEqual(tested.events, ['abandon']);
+});
+
+// SEC-08
+test('credentials change in the same turn as the policy', TIMEOUT, async () => {
+  await using tested = await watching(false);
+  await tested.apply(false);
+  assert.deepEqual(tested.events, ['core', 'apply', 'core serves']);
 });
