@@ -1,16 +1,15 @@
-import { memberOf } from '../json/record.ts';
 import { styleText } from 'node:util';
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 
 import type { AccessLog, LogLevel } from '../config/values/config.ts';
 import { loggedError } from './log-error.ts';
 import { escapeUnseen, shownLines } from '../peer-text.ts';
-import { RepeatedEvents } from './repeated-events.ts';
 import { LogTail } from './log/log-tail.ts';
 import { redacted } from './redact.ts';
 import { RequestLog } from './request-log.ts';
 import { MESSAGE_CHARS, shownFields, shownValue } from './log/shown-fields.ts';
 import { type LogDestination, stderrDestination } from './log/stderr-destination.ts';
+import { withoutRepeats } from './log/without-repeats.ts';
 import { TerminalLog } from './terminal-log.ts';
 
 export type Logger = PinoLogger;
@@ -141,67 +140,6 @@ export function requestLogBeside(log: Logger): RequestLog | undefined {
   if (place === undefined || place.requests === 'none') return undefined;
   const isEnabled = () => log.isLevelEnabled('info');
   return new RequestLog(place.destination, isoTime, { errorsOnly: place.requests === 'errors', isEnabled });
-}
-
-/**
- * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries how often it was written
- * (`repeated`). The line that reports recovery carries the number of suppressed failures (`failures`).
- */
-function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {
-  const repeats = new RepeatedEvents();
-  return {
-    write(line) {
-      const failure = isEnabled() && line.includes('"upstream":') ? failureOf(line) : undefined;
-      const due = failure === undefined ? 0 : repeats.due(failure.key, failure.reason, performance.now());
-      if (due === undefined) return;
-      const failures = failure?.isRecovery === true ? unreported(repeats, failure.upstream) : 0;
-      destination.write(withCounts(line, due, failures));
-    },
-  };
-}
-
-/** Returns the number of failures of an upstream that no line has reported, now that it serves again. */
-function unreported(repeats: RepeatedEvents, upstream: string): number {
-  return FAILURES.reduce((sum, phase) => sum + repeats.takeUnreported(keyOf(upstream, STATE, phase)), 0);
-}
-
-const STATE = 'upstream state';
-const FAILURES = ['failed', 'needs-authorization', 'degraded'];
-
-function keyOf(upstream: string, message: string, phase: string): string {
-  return `${upstream} ${message} ${phase}`;
-}
-
-/** Adds the counts above 0 to a line. */
-function withCounts(line: string, repeated: number, failures: number): string {
-  const counts = `${repeated > 0 ? `,"repeated":${repeated}` : ''}${failures > 0 ? `,"failures":${failures}` : ''}`;
-  return counts === '' ? line : `${line.slice(0, line.lastIndexOf('}'))}${counts}}\n`;
-}
-
-/** The failure or state of an upstream that a line reports. */
-interface Failure {
-  readonly upstream: string;
-  readonly key: string;
-  readonly reason: string;
-  /** True if the upstream serves again. */
-  readonly isRecovery: boolean;
-}
-
-/** Returns the failure or state of an upstream that a line reports, or undefined for other lines. */
-function failureOf(line: string): Failure | undefined {
-  const fields: unknown = JSON.parse(line);
-  if (typeof fields !== 'object' || fields === null || !('upstream' in fields)) return undefined;
-  const phase = 'phase' in fields ? String(fields.phase) : undefined;
-  const reason = 'reason' in fields ? fields.reason : 'err' in fields ? memberOf(fields.err, 'message') : undefined;
-  if (phase === undefined && reason === undefined) return undefined;
-  const message = 'msg' in fields ? String(fields.msg) : '';
-  const upstream = String(fields.upstream);
-  return {
-    upstream,
-    key: keyOf(upstream, message, phase ?? ''),
-    reason: typeof reason === 'string' ? reason : '',
-    isRecovery: message === STATE && phase === 'ready',
-  };
 }
 
 const SECOND_MS = 1_000;

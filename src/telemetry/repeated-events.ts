@@ -28,10 +28,10 @@ export class RepeatedEvents {
 
   /**
    * Counts one event. Returns how often it happened since its last line, with this time; 0 for the first; undefined if no
-   * line is due. An event with another reason is another event; digits in reasons are ignored.
+   * line is due. An event with another reason is another event. Digits in reasons are ignored, but not those of an HTTP status or exit code.
    */
   due(key: string, reason: string, nowMs: number): number | undefined {
-    const like = reason.replace(/\d+/g, '#');
+    const like = reason.replace(/((?:HTTP|code) \d+)|\d+/g, (_, kept?: string) => kept ?? '#');
     const reasons = getOrMake(this.#events, key, () => new Map());
     const known = reasons.get(like);
     reasons.delete(like);

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import { GatewayError } from '../../src/errors.ts';
 import { createLogger, setLogLevel } from '../../src/telemetry/log.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { RepeatedEvents } from '../../src/telemetry/repeated-events.ts';
 
 const SECOND = 1_000;
@@ -153,4 +154,40 @@ test('unexpected errors have stacks; at debug all errors do, and all lines stay'
   });
   assert.equal(lines.length, 3);
   assert.match(JSON.stringify(lines[0]), /"stack":/);
+});
+
+// N-10
+test('the last line of an upstream has its present state, also if it flaps', (t) => {
+  const time = stopTime(t);
+  const lines: string[] = [];
+  const log = createLogger('info', { write: (line) => void lines.push(line) }).child({ upstream: 'files' });
+  const state = (phase: string, reason?: string) => log.warn({ phase, reason }, 'upstream state');
+  const written = () => lines.splice(0).map((line) => Object(JSON.parse(line)).phase);
+  state('ready');
+  state('failed', 'answered HTTP 503');
+  state('starting');
+  state('ready');
+  assert.deepEqual(written(), ['ready', 'failed', 'starting', 'ready'], 'the recovery is no repeat');
+  for (let n = 0; n < 10; n++) {
+    state('failed', 'answered HTTP 503');
+    state('starting');
+    state('ready');
+    time.pass(1_000);
+  }
+  assert.deepEqual(written(), [], 'the last line says so already');
+  state('failed', 'answered HTTP 503');
+  state('starting');
+  state('failed', 'answered HTTP 503');
+  time.pass(60_000);
+  assert.deepEqual(written(), ['failed'], 'it stays so');
+  state('ready');
+  assert.deepEqual(written(), ['ready']);
+});
+
+test('another HTTP status or exit code is another failure, and another port is not', () => {
+  const repeats = new RepeatedEvents();
+  const due = (reason: string) => repeats.due('files', reason, 0);
+  assert.deepEqual([due('answered HTTP 500'), due('answered HTTP 503'), due('answered HTTP 500')], [0, 0, undefined]);
+  assert.deepEqual([due('exited with code 1'), due('exited with code 137')], [0, 0]);
+  assert.deepEqual([due('127.0.0.1:4100 refused'), due('127.0.0.1:4101 refused')], [0, undefined]);
 });
