@@ -27,6 +27,12 @@ export class AuditTrail {
     this.#arguments = settings.arguments;
   }
 
+  /** What the operator has to know while records cannot be written, in words; empty otherwise. */
+  get reasons(): readonly string[] {
+    if (!this.#log.isFailing) return [];
+    return [`the audit log cannot be written; ${this.isRequired ? 'calls are refused' : 'its records wait'}`];
+  }
+
   /** Adds a record. Never throws: a record that cannot be written is counted. */
   record(event: AuditEvent): void {
     this.#log.record(event);

@@ -2,6 +2,8 @@ import type { AuditEvent } from './audit-event.ts';
 
 /** Takes records for the audit log: it writes them itself, or sends them to the process that does. */
 export interface AuditWriter {
+  /** True while records cannot be written. */
+  readonly isFailing: boolean;
   /** Adds a record. Never throws: a record that finds no room is counted. */
   record(event: AuditEvent): void;
   /**

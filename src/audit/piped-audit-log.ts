@@ -25,6 +25,8 @@ export interface PipedAuditLogParts {
 
 /** The audit log of the parent. Records wait in a bounded queue until the parent has taken them; those beyond it are dropped, and a record says how many. */
 export class PipedAuditLog implements AuditWriter {
+  /** The parent reports it for all of its workers. */
+  readonly isFailing = false;
   readonly #parts: PipedAuditLogParts;
   readonly #texts: RecordTexts;
   /** Records that nobody waits for. They are sent together. */

@@ -142,19 +142,21 @@ export class Jwks {
 
   async #fetch(): Promise<void> {
     const startedMs = this.#deps.clock();
+    const jwksUrl = shownUrl(new URL(this.#url));
     try {
       const next = await downloadKeySet(this.#url, this.#deps.egress);
       // A withdrawn key needs no other fetch.
       for (const kid of this.#set?.kids ?? []) if (!next.kids.has(kid)) this.#rememberAbsent(kid);
       this.#set = next;
       this.#loadedMs = startedMs;
+      if (this.#failures > 0) this.#deps.log.info({ jwksUrl, failures: this.#failures }, 'JWKS can be fetched again');
       this.#failures = 0;
       this.#retryMs = -Infinity;
     } catch (thrown) {
       const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
       this.#failures++;
       this.#retryMs = this.#deps.clock() + delayMs;
-      this.#deps.log.warn({ err: thrown, jwksUrl: shownUrl(new URL(this.#url)), delayMs }, 'JWKS cannot be fetched');
+      this.#deps.log.warn({ err: thrown, jwksUrl, delayMs }, 'JWKS cannot be fetched');
     }
   }
 }

@@ -121,7 +121,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
   disableAsOthers(core, options.worker);
   const phase: ProcessPhase = { isStopping: false, isDraining: false };
   let forAll: AnsweringForAll | undefined;
-  const ready = () => readinessIn(phase, core, edge?.reasons);
+  const ready = () => readinessIn(phase, core, [...(edge?.reasons ?? []), ...(audit?.reasons ?? [])]);
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
   // The parent of workers has the files of the state directory.
@@ -283,9 +283,9 @@ function stepsOf(change: ConfigChange, first: Config): Pick<RunningProcess['insi
 }
 
 /** Returns whether to send traffic to the gateway, and all reasons against it in words. */
-function readinessIn(phase: ProcessPhase, core: Core, edgeReasons: readonly string[] = []): Readiness {
+function readinessIn(phase: ProcessPhase, core: Core, others: readonly string[]): Readiness {
   const refused = refusalIn(phase);
   if (refused !== undefined) return refused;
   const { ready, reasons } = readiness(core);
-  return { ready, reasons: [...reasons, ...edgeReasons] };
+  return { ready, reasons: [...reasons, ...others] };
 }

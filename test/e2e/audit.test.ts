@@ -281,6 +281,8 @@ test('on a full disk calls are refused and not run, until there is room again', 
   assert.deepEqual(refusal, { code: 'audit-unavailable', executed: 'no', retryable: true });
   const metrics = async () => (await send(`${gateway.operatorUrl}/metrics`, {})).text;
   assert.match(await metrics(), /^linkspan_audit_records_total\{outcome="failed"\} [1-9]/m);
+  const readiness = await send(`${gateway.operatorUrl}/readyz`, {});
+  assert.match(readiness.text, /"the audit log cannot be written; calls are refused"/);
   await disk.free();
   const { result } = await call();
   assert.equal(Number(/(\d+) of/.exec(JSON.stringify(result))?.[1]), ran + 1, 'no refused call has run');

@@ -73,7 +73,7 @@ export function recordedAfter(onCommit: (event: AuditEvent) => Promise<void>): A
     await onCommit(event);
     return 1;
   };
-  const writer = { record: () => undefined, commit, close: () => Promise.resolve() };
+  const writer = { isFailing: false, record: () => undefined, commit, close: () => Promise.resolve() };
   const settings = { required: true, arguments: 'none' } as const;
   return new AuditTrail(writer, { digests: randomBytes(32).toString('base64url') }, settings);
 }

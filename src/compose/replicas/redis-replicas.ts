@@ -23,6 +23,7 @@ import { checkRedis } from '../../store/redis/start-checks.ts';
 import { redisTasks } from '../../store/redis/task-store.ts';
 import { sharedTaskStore } from '../../store/memory/shared-task-store.ts';
 import type { SessionRef } from '../../store/session-store.ts';
+import { logRedisTrouble } from './redis-trouble.ts';
 import { joinReplicas, type Replicas, type ReplicaSurroundings, type SharedPlace } from './replicas.ts';
 
 /** A replica that does not renew its lease for this long has lost its sessions. */
@@ -46,6 +47,7 @@ export async function openRedisReplicas(
   const connection = cleanups.use(
     await RedisConnection.open(redis, { onCommandFailed: (reason) => metrics.countRedisFailure(reason) }),
   );
+  cleanups.use(logRedisTrouble(() => connection.failure, log));
   const keys = redisKeys(redis.prefix);
   connection.bePatient();
   await checkRedis(connection, keys, () => Date.now());

@@ -90,7 +90,10 @@ async function start(
     if (refused !== undefined) return refused;
     const { ready, reasons } = await readinessOf(workers.listening);
     const { missing } = workers;
-    return { ready, reasons: missing === undefined ? reasons : [missing, ...reasons] };
+    return {
+      ready,
+      reasons: [...(missing === undefined ? [] : [missing]), ...reasons, ...(audit?.trail.reasons ?? [])],
+    };
   };
   let isReady = false;
   metrics.beforeScrape(async () => {
