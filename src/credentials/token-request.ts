@@ -87,7 +87,8 @@ export async function requestToken(
     if (!/^[\x21-\x7e]+$/.test(token.access_token))
       throw new EgressError('the access token has characters that no header can carry');
     const { access_token: accessToken, expires_in: expiresInS, scope } = token;
-    return { accessToken, expiresInS, scopes: scope?.split(/[ ,]+/) };
+    // Several servers write 0 for a token that does not end.
+    return { accessToken, expiresInS: expiresInS === 0 ? undefined : expiresInS, scopes: scope?.split(/[ ,]+/) };
   } catch (thrown) {
     if (thrown instanceof oauth.ResponseBodyError) {
       const { error, error_description: description, status } = thrown;

@@ -12,8 +12,8 @@ const SECRET = 'the-secret-of-the-client';
 const BASIC = Buffer.from(`linkspan:${SECRET}`).toString('base64');
 const SUBJECT = 'the-token-of-the-user';
 
-/** Returns the error of a request for a token that is answered so. */
-async function errorOf(status: number, answer: object, headers = {}): Promise<Error> {
+/** Returns the token, or the error, of a request for a token that is answered so. */
+async function outcomeOf(status: number, answer: object, headers = {}): Promise<unknown> {
   const server = createServer((request, response) => {
     void text(request).then(() => {
       response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(answer));
@@ -32,9 +32,14 @@ async function errorOf(status: number, answer: object, headers = {}): Promise<Er
     parameters: {},
   } as const;
   const endpoint = { issuer, url: `${issuer}/token`, source: 'configured' } as const;
-  const thrown: unknown = await requestToken(auth, endpoint, egress, SUBJECT).catch((refused: unknown) => refused);
+  const outcome: unknown = await requestToken(auth, endpoint, egress, SUBJECT).catch((refused: unknown) => refused);
   server.closeAllConnections();
   server.close();
+  return outcome;
+}
+
+async function errorOf(status: number, answer: object, headers = {}): Promise<Error> {
+  const thrown = await outcomeOf(status, answer, headers);
   assert.ok(thrown instanceof Error);
   return thrown;
 }
@@ -98,6 +103,26 @@ test('a token that no header can carry is refused', async () => {
 
 test('a token that is bound to a key is refused', async () => {
   assert.ok((await errorOf(200, { access_token: 'x', token_type: 'DPoP' })) instanceof TokenDeniedError);
+});
+
+test('a token is used whatever else is in the answer', async () => {
+  const answer = { access_token: 'x', token_type: 'Bearer', expires_in: 60, scope: 'read' };
+  const issued = { accessToken: 'x', expiresInS: 60, scopes: ['read'] };
+  for (const idToken of ['no.jwt', '', null]) {
+    assert.deepEqual(await outcomeOf(200, { ...answer, id_token: idToken, refresh_token: idToken }), issued);
+  }
+  for (const none of ['', null]) {
+    const outcome = await outcomeOf(200, { ...answer, error: none, token_type: none, expires_in: none });
+    assert.deepEqual(outcome, { ...issued, expiresInS: undefined });
+  }
+  assert.deepEqual(await outcomeOf(200, { ...answer, scope: null }), { ...issued, scopes: undefined });
+});
+
+test('a token with a life of 0 s is used until the upstream refuses it', async () => {
+  for (const life of [0, '0']) {
+    const outcome = await outcomeOf(200, { access_token: 'x', expires_in: life });
+    assert.deepEqual(outcome, { accessToken: 'x', expiresInS: undefined, scopes: undefined });
+  }
 });
 
 test('a request for a token names its resource, scopes and further parameters', async () => {
