@@ -89,17 +89,16 @@ export class IssuerMetadata {
     let fault: EgressError | NeedsAuthorizationError | undefined;
     const statuses = new Set<number>();
     for (const url of metadataUrls(issuer)) {
-      const response = await this.#egress.fetch(url, 'configured', { headers: { accept: 'application/json' } });
-      if (response.status !== 200) {
-        statuses.add(response.status);
-        continue;
-      }
       try {
-        return endpointIn(await readMetadata(response, url), issuer, url);
+        const response = await this.#egress.fetch(url, 'configured', { headers: { accept: 'application/json' } });
+        if (response.status === 200) return endpointIn(await readMetadata(response, url), issuer, url);
+        statuses.add(response.status);
       } catch (thrown) {
-        // Some issuers answer unknown paths with a page, and have their metadata at the next URL.
+        // Some issuers answer unknown paths with a page or a redirect to it, and have their metadata at the next URL.
         if (!(thrown instanceof EgressError || thrown instanceof NeedsAuthorizationError)) throw thrown;
-        fault ??= thrown;
+        const { status = 200 } = thrown instanceof EgressError ? thrown : {};
+        if (status === 200) fault ??= thrown;
+        else statuses.add(status);
       }
     }
     throw fault ?? new EgressError(`${issuer} has no metadata (HTTP ${[...statuses].join(', ')}); configure tokenUrl`);

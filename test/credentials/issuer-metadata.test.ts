@@ -11,6 +11,7 @@ import { listenLocally } from '../support/local-port.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const OAUTH = '/.well-known/oauth-authorization-server';
+const REDIRECT = 'a redirect';
 const OPENID = '/.well-known/openid-configuration';
 
 /** Returns the token endpoint of an issuer whose documents are made from its URL, or the message of the failure. */
@@ -19,6 +20,7 @@ async function endpointAt(documents: (issuer: string) => Readonly<Record<string,
   const server = createServer(({ url = '' }, response) => {
     const answer = answers[url];
     if (answer === undefined) return void response.writeHead(404).end();
+    if (answer === REDIRECT) return void response.writeHead(302, { location: '/sign-in' }).end();
     response.writeHead(200).end(typeof answer === 'string' ? answer : JSON.stringify(answer));
   });
   const issuer = `http://127.0.0.1:${await listenLocally(server)}`;
@@ -44,6 +46,8 @@ const OTHER = { issuer: 'https://other.example.com', token_endpoint: 'https://ot
 
 for (const [what, first] of [
   ['a page', PAGE],
+  ['a page that is too large', PAGE.padEnd(300_000)],
+  ['a redirect', REDIRECT],
   ['metadata of another issuer', OTHER],
 ] as const) {
   test(`${what} at the first URL of the metadata leads to the next URL`, async () => {
@@ -71,6 +75,10 @@ test('without usable metadata the first fault is reported', async () => {
   assert.match(
     await endpointAt(() => ({ [OPENID]: OTHER })),
     /those of another issuer, https:\/\/other\.example\.com; auth\.issuer is/,
+  );
+  assert.match(
+    await endpointAt(() => ({ [OAUTH]: REDIRECT })),
+    /has no metadata \(HTTP 302, 404\); configure tokenUrl/,
   );
   assert.match(await endpointAt(() => ({})), /has no metadata \(HTTP 404\); configure tokenUrl/);
 });
