@@ -499,6 +499,8 @@ const safety = [
     refused: /apiKeys\[1\]\.sha256: the key of "ann" is the same one; make/,
   },
   { gateway: `operatorKeys: [${SAME_KEYS}]`, refused: /operatorKeys\[1\]\.sha256: the key of "ann" is the same one/ },
+  { gateway: 'egress: {proxy: "http://u:100%25sure@p:1"}' },
+  { gateway: 'egress: {proxy: "http://u:100%sure@p:1"}', refused: /egress\.proxy: .*have to be percent-encoded/ },
   { gateway: 'trustedProxies: [10.0.0.1]', refused: /expected a network such as/ },
   { gateway: 'trustedProxies: [proxy.example.com/8]', refused: /expected a network such as/ },
   ...['listen: "127.0.0.1:70000"', 'operator: "[::1]:65536"'].map((gateway) => ({

@@ -2,6 +2,7 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { z } from 'zod';
 import { CLIENT_AUTH_METHODS, CREDENTIAL_KINDS, SIGNING_CURVES, type UpstreamAuth } from '../values/credentials.ts';
 import { isSecureUrl } from './address.ts';
+import { decoded } from './redis-url.ts';
 import { duration, networks, textOrScalar, oneOf, text, texts } from './scalars.ts';
 
 const SECURE_URL = 'expected an https URL, or an http one to this machine';
@@ -182,6 +183,12 @@ export function authOf(given: Fields | undefined, url: string): UpstreamAuth | u
 }
 
 const PROXY_URL = 'expected the URL of an HTTP proxy, such as "http://proxy.example.com:3128"';
+const PROXY_PERCENT = 'the user name and password have to be percent-encoded: "%25" for "%"';
+
+function isDecodable(url: string): boolean {
+  const { username = '', password = '' } = URL.parse(url) ?? {};
+  return decoded(`${username}:${password}`) !== undefined;
+}
 
 /** Returns the hosts in a text with commas; none in an empty text, which "${NO_PROXY:-}" is without the variable. */
 function hostsIn(text: string): string[] {
@@ -193,6 +200,7 @@ function hostsIn(text: string): string[] {
 export const egressSchema = z.strictObject({
   proxy: text(PROXY_URL)
     .refine((value) => URL.canParse(value) && new URL(value).protocol === 'http:', { error: PROXY_URL })
+    .refine(isDecodable, { error: PROXY_PERCENT })
     .optional()
     .describe(
       'HTTP proxy for upstreams with an https URL, and for authorization servers, audit records and traces, by CONNECT. Upstreams with an http URL are reached directly. ' +

@@ -39,7 +39,7 @@ function nodeOf(text: string, port: number): Address | undefined {
 }
 
 /** Returns a part of a URL without percent-encoding; undefined if it is malformed. */
-function decoded(text = ''): string | undefined {
+export function decoded(text = ''): string | undefined {
   try {
     return decodeURIComponent(text);
   } catch {
