@@ -90,19 +90,21 @@ export class Introspection {
       this.#inactive.add(id, clock());
       return this.#invalid('inactive token');
     }
-    const fault = faultOf(response, this.config, endpoints, nowMs);
+    const { active, ...claims } = response;
+    // Some issuers write null for what a token does not have.
+    const given = { ...Object.fromEntries(Object.entries(claims).filter(([, value]) => value !== null)), active };
+    const fault = faultOf(given, this.config, endpoints, nowMs);
     if (fault !== undefined) return this.#invalid(fault);
-    const { active: _active, ...claims } = response;
-    const principal = principalOf(claims, this.config.issuer, LEEWAY_MS);
+    const principal = principalOf(given, this.config.issuer, LEEWAY_MS);
     if (typeof principal === 'string') return this.#invalid(principal);
     if (!requiredScopes.every((scope) => principal.scopes.includes(scope))) {
       return { kind: 'lacking', scopes: advertisedScopes(this.config) };
     }
     const expiresAtMs = Math.min(principal.expiresAtMs ?? Infinity, nowMs + STREAM_MS);
-    const expMs = claims.exp === undefined ? Infinity : claims.exp * 1_000;
+    const expMs = (principal.expiresAtMs ?? Infinity) - LEEWAY_MS;
     return {
       kind: 'principal',
-      principal: { ...principal, expiresAtMs },
+      principal: { ...principal, expiresAtMs, claims },
       cachedUntilMs: Math.min(expMs, nowMs + ACTIVE_MS),
     };
   }

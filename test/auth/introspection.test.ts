@@ -100,6 +100,26 @@ test('an active token has its claims, and is asked about once a minute', OPTIONS
   assert.equal(authenticator.isOver(verdict.principal), true, 'its streams end, so that a revocation is noticed');
 });
 
+test('a member of an active token that is null is as one that is not there', OPTIONS, async () => {
+  const none = Object.fromEntries(['iss', 'exp', 'nbf', 'cnf', 'token_use', 'groups'].map((name) => [name, null]));
+  await using issuer = await startIssuer({
+    alice: { ...GOOD, ...none, client_id: null },
+    desk: { ...GOOD, ...none, sub: null, client_id: null, azp: 'desk' },
+  });
+  const { ask } = authenticatorOf(issuer.config);
+  for (const name of ['alice', 'desk', 'alice']) {
+    const verdict = await ask(name);
+    assert.ok(verdict.kind === 'principal', JSON.stringify(verdict));
+    const { label, subject, clientId, claims } = verdict.principal;
+    assert.deepEqual(
+      [label, subject, clientId],
+      name === 'desk' ? ['desk', undefined, 'desk'] : ['alice', 'alice', undefined],
+    );
+    assert.equal(claims?.['groups'], null, 'conditions read what the issuer has written');
+  }
+  assert.equal(issuer.asked.length, 2);
+});
+
 test('a token that lasts ends its streams after a quarter of an hour', OPTIONS, async () => {
   const { exp: _exp, ...lasting } = GOOD;
   await using issuer = await startIssuer({ lasting });
