@@ -124,6 +124,9 @@ const acceptedBy = new WeakMap<Principal, IssuerRule>();
 
 type IssuerRule = JwtIssuerConfig | IntrospectionConfig;
 
+/** Shortest time between lines about tokens that cannot be verified. Anybody can send such a token if the issuer has a key that cannot be used. */
+const ERROR_MS = 30_000;
+
 const INVALID = 'the token is not valid here; get a new one';
 
 /**
@@ -153,6 +156,7 @@ export function createAuthenticator(
   };
   const verified = new VerifiedTokens(onLimit);
   const headerKeys = new HeaderKeys();
+  let nextErrorMs = -Infinity;
   const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
   const common = sharedScopes(rules);
 
@@ -177,7 +181,10 @@ export function createAuthenticator(
     try {
       return await verifyJwt(token, header, issuers, endpoints, now());
     } catch (thrown) {
-      log.error({ err: thrown }, 'token cannot be verified');
+      if (clock() >= nextErrorMs) {
+        nextErrorMs = clock() + ERROR_MS;
+        log.error({ err: thrown }, 'token cannot be verified');
+      }
       return { kind: 'undecided', why: 'verification failed' };
     }
   }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createSign, generateKeyPairSync, hash } from 'node:crypto';
 import { test } from 'node:test';
+import { pino } from 'pino';
 import { type Authenticator, type AuthVerdict, createAuthenticator } from '../../src/auth/authenticate.ts';
 import { protectedResourceMetadata } from '../../src/auth/metadata.ts';
 import type { JwtIssuerConfig } from '../../src/config/values/config.ts';
@@ -490,6 +491,23 @@ test('a token signed with a too weak key is undecided', OPTIONS, async () => {
   const text = `${Buffer.from('{"alg":"RS256","kid":"weak"}').toString('base64url')}.${body}`;
   const signature = createSign('sha256').update(text).sign(pair.privateKey).toString('base64url');
   refusal(await ask(authenticator, `${text}.${signature}`), 503);
+});
+
+test('tokens with the id of a key that cannot be used cause one line in the log', OPTIONS, async () => {
+  const pair = generateKeyPairSync('rsa', { modulusLength: 1024 });
+  await using issuer = await start();
+  issuer.keys = [...KEYS, { ...pair.publicKey.export({ format: 'jwk' }), kid: 'weak' }];
+  const lines: string[] = [];
+  const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
+  let nowMs = 0;
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log, clock: () => nowMs });
+  const [, body = ''] = (await issuer.token()).split('.');
+  const token = `${Buffer.from('{"alg":"RS256","kid":"weak"}').toString('base64url')}.${body}`;
+  for (let n = 0; n < 5; n++) refusal(await ask(authenticator, `${token}.forged${n}`), 503);
+  assert.equal(lines.length, 1);
+  nowMs += 60_000;
+  refusal(await ask(authenticator, `${token}.forged`), 503);
+  assert.equal(lines.length, 2);
 });
 
 test('only the exact API key is accepted', OPTIONS, async () => {
