@@ -198,12 +198,21 @@ function literalStart(text: string): string {
 }
 
 /**
- * Returns whether a rule is about a template. An allow rule is if it may be about one of its URIs, a deny rule if it is about all of them.
+ * Returns whether a rule is about a template. An allow rule is if it may be about one of its URIs, a deny rule if it is about all of them,
+ * in every spelling.
  */
-function matchesTemplate({ effect, config: { resources = [] } }: Rule, template: string): boolean {
+function matchesTemplate(
+  { effect, config: { resources = [] }, canonicalResources = [] }: Rule,
+  template: string,
+): boolean {
   const start = literalStart(template);
   if (effect === 'deny') {
-    return resources.some((glob) => glob.endsWith('*') && matchesGlob(glob, start));
+    const forms = spellingsOf(start)?.filter((form) => form.endsWith('/') === start.endsWith('/')) ?? [];
+    const isDenied = (glob: string, text: string) => glob.endsWith('*') && matchesGlob(glob, text);
+    return (
+      resources.some((glob) => isDenied(glob, start)) ||
+      canonicalResources.some((glob) => forms.some((form) => isDenied(glob, form)))
+    );
   }
   return resources.some((glob) => {
     const globStart = literalStart(glob);

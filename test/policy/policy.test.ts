@@ -229,6 +229,19 @@ test('a template is listed if one of its URIs may be allowed', () => {
   assert.equal(effectOf(inner, item('template', 'a', 'repo://acme/{folder}/x')), 'allow');
 });
 
+test('a template is hidden if a deny rule is about all of its URIs in another spelling', () => {
+  for (const [glob, denied, other] of [
+    ['drive:///board/*', 'drive://board/{name}', 'drive://boards/{name}'],
+    ['DRIVE:///board/na/*', 'drive://board/na/{name}', 'drive://board/na{name}'],
+    ['https://api.example.com/private/*', 'https://API.example.com:443/private/{n}', 'https://API.example.com/{n}'],
+    ['file:///srv/secret/*', 'file://localhost/srv/secret/{n}', 'file://localhost/srv/{n}'],
+  ] as const) {
+    const role = { upstreams: undefined, deny: [{ resources: [glob] }] };
+    assert.equal(effectOf(role, item('template', 'a', denied)), 'deny', denied);
+    assert.equal(effectOf(role, item('template', 'a', other)), 'allow', other);
+  }
+});
+
 test('groups come from keys and from claims at nested paths, also from a text', () => {
   const access = accessOf({ r: { upstreams: undefined } }, [{ roles: ['r'], groups: ['eng'] }], {
     claims: [
