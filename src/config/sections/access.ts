@@ -12,7 +12,7 @@ import { Policy } from '../../policy/policy.ts';
 import { whenCompiler } from '../../policy/when.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
-import { describedPrincipal, groupsOfKey } from './described-principal.ts';
+import { describedPrincipal } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
 import type { Faults } from '../document/faults.ts';
@@ -264,10 +264,11 @@ class AccessReader {
       const upstream = this.#upstream([...path, 'upstream'], test.upstream);
       const endpoint = this.#faults.resolve([...path, 'endpoint'], 'endpoint', test.endpoint, this.#names.views);
       if (endpoint === undefined) continue;
-      const principal = this.#principalOf(test);
-      this.#judgePrincipal([...path, 'as'], test.as, principal);
       const isThere = this.#names.meet([upstream], [endpoint]);
-      const failure = failureOf(policy, principal, test, { endpoint, upstream, isThere });
+      const principals = this.#principalsOf(test);
+      this.#judgePrincipal([...path, 'as'], test.as, principals[0]);
+      const failures = principals.map((one) => failureOf(policy, one, test, { endpoint, upstream, isThere }));
+      const failure = failures.find((one) => one !== undefined);
       if (failure !== undefined) this.#faults.refuse(path, failure);
     }
   }
@@ -283,9 +284,12 @@ class AccessReader {
     }
   }
 
-  /** Returns the principal of a test. An API key without `groups` has those of the config, as for `linkspan explain`. */
-  #principalOf({ as }: Test): Principal {
-    return describedPrincipal({ groups: [...groupsOfKey(this.#apiKeys, as.key)], ...as });
+  /** Returns the principals of a test: without `groups`, one for each API key of the name, with its groups in the config. */
+  #principalsOf({ as }: Test): readonly [Principal, ...Principal[]] {
+    const [first, ...others] = this.#apiKeys
+      .filter(({ name }) => name === as.key)
+      .map(({ groups = [] }) => describedPrincipal({ groups: [...groups], ...as }));
+    return [first ?? describedPrincipal(as), ...others];
   }
 }
 

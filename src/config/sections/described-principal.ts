@@ -17,7 +17,7 @@ export function describedPrincipal(described: z.output<typeof describedSchema>):
   if (!isNamed && groups.length === 0 && scopes.length === 0) return LOCAL;
   return {
     key: 'described',
-    label: subject ?? key ?? 'described',
+    label: subject ?? key ?? client ?? 'described',
     groups,
     scopes,
     ...(key === undefined ? {} : { keyName: key }),

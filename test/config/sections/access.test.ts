@@ -243,6 +243,28 @@ test('a test of the policy gives an API key the groups that the config has', asy
   await loadText(config('{ key: other }', 'hidden'));
 });
 
+test('a test of the policy holds for each API key of its name', async () => {
+  const config = (expect: string) =>
+    withAccess(
+      '    roles: { r: { upstreams: [github] }, none: { deny: [{ upstreams: [github] }] } }\n' +
+        '    grants: [{ roles: [r], groups: [dev] }, { roles: [none], groups: [blocked] }]\n' +
+        `    tests: [{ as: { key: ci }, upstream: github, tool: t, expect: ${expect} }]\n` +
+        `  auth: { apiKeys: [{ name: ci, sha256: ${'ab'.repeat(32)}, groups: [dev] }, { name: ci, sha256: ${'cd'.repeat(32)}, groups: [blocked] }] }\n`,
+    );
+  assert.match((await problemsOf(config('hidden'))).join('\n'), /expects "hidden" and gets "allow"/);
+  assert.match((await problemsOf(config('allow'))).join('\n'), /expects "allow" and gets "hidden"/);
+});
+
+test('a test of the policy names a client without a subject as its token does', async () => {
+  const config = (as: string) =>
+    withAccess(
+      `    roles: { r: { upstreams: [github], when: 'principal.label == "svc"' } }\n    grants: [{ roles: [r], anyone: true }]\n` +
+        `    tests: [{ as: ${as}, upstream: github, tool: t, expect: allow }]\n${AUTH}`,
+    );
+  await loadText(config('{ client: svc, issuer: "https://a.test" }'));
+  await loadText(config('{ claims: { client_id: svc } }'));
+});
+
 test('a test of the policy reads from the claims what it does not name beside them', async () => {
   const config = (to: string, as: string, expect: string) =>
     withAccess(
