@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { CLIENT_FEATURES } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
@@ -88,6 +89,11 @@ export function declaresAll(declared: RawObject, wanted: unknown): boolean {
     const own = declared.object(name) ?? RawObject.EMPTY;
     return declaresAll(name === 'elicitation' && own.raw('url') === undefined ? own.with('form', '{}') : own, parts);
   });
+}
+
+/** Returns whether a client with these capabilities can be asked anything at all. */
+export function canBeAskedAnything(clientCapabilities: RawObject): boolean {
+  return CLIENT_FEATURES.some((feature) => clientCapabilities.raw(feature) !== undefined);
 }
 
 /** Returns whether a client can receive this server request. */

@@ -22,6 +22,7 @@ import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import { canBeAskedAnything } from '../exchange/client-capabilities.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS } from '../exchange/owners.ts';
@@ -97,7 +98,7 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   #clientOf({ request, caller }: ModernRequest, group: ClientGroup): ModernClient {
-    const canBeAsked = group.capabilityKey !== '' && request.method !== 'subscriptions/listen';
+    const canBeAsked = canBeAskedAnything(group.clientCapabilities) && request.method !== 'subscriptions/listen';
     const responses = canBeAsked ? request.params?.object('inputResponses') : undefined;
     const rounds = canBeAsked ? new InputRounds(this.#parts.onLimit, responses) : undefined;
     return new ModernClient(caller, group, caller.logLevel, rounds);
@@ -284,7 +285,9 @@ export class ModernRequests implements ModernRequestHost {
     const { group } = modernClient;
     const { calls, links, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
-    const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection(group.era) === true;
+    const mayBeAsked =
+      upstream !== undefined && canBeAskedAnything(upstream.usableCapabilities(group.clientCapabilities));
+    const isExclusive = mayBeAsked && upstream.needsOwnConnection(group.era);
     const make = (key: string) => new ClientGroup(key, modernClient.caller, group.catalog);
     const holder = isExclusive ? group.exclusiveFor(to.upstream, make) : group;
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);

@@ -104,6 +104,29 @@ test('a group has so many requests in flight as the config allows', TIMEOUT, asy
   assert.equal((await next).result?.['resultType'], 'complete');
 });
 
+const UI = { extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } } };
+for (const [who, capabilities, entry] of [
+  ['with MCP Apps alone', UI, {}],
+  ['of an upstream that may ask nothing', { elicitation: {} }, { clientFeatures: [] }],
+] as const) {
+  test(`calls of a client ${who} share a process`, TIMEOUT, async () => {
+    const answers: (() => void)[] = [];
+    const memory = memoryUpstream({
+      lists: { tools: TOOLS },
+      request: (peer, request) => {
+        if (request.method !== 'tools/call') return peer.send(result(request, {}));
+        answers.push(() => peer.send(result(request, { content: [] })));
+        if (answers.length === 2) for (const answer of answers) answer();
+      },
+    });
+    await using gateway = await testCore({ up: { memory, ...entry } });
+    const options = { ...ANN, capabilities };
+    await modernRequest(gateway, 'tools/list', {}, options).reply;
+    await Promise.all([call(gateway, {}, options), call(gateway, {}, options)]);
+    assert.equal(memory.peers.length, 1);
+  });
+}
+
 test('a call whose page was not opened is a failed tool, and is not sent again', TIMEOUT, async (t) => {
   // A wait for the visit would not end.
   stopTime(t);
