@@ -102,8 +102,8 @@ export class KeyedCalls {
     const { store, settings, upstreams } = this.#parts;
     const { idempotency, sessions } = settings();
     const maxMs = upstreams.get(upstream)?.config.timeouts.maxMs ?? 0;
-    // The longest time of a call: each round may last, and each question of it.
-    const callMs = LIMITS.inputRounds * (maxMs + Math.max(sessions.parkMs, ASK_LIMIT_MS));
+    // The longest time of a call: each round may last, each question of it, and the wait for a page.
+    const callMs = LIMITS.inputRounds * (2 * maxMs + Math.max(sessions.parkMs, ASK_LIMIT_MS));
     const keepMs = idempotency.keepMs + callMs;
     try {
       const known = await store.claim(call, claim, keepMs);

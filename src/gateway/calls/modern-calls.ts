@@ -8,6 +8,7 @@ import { type InputRequired, type Retry, withoutRetry, withRetry } from '../../p
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
+import { ASK_LIMIT_MS } from '../clients/session.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
@@ -15,6 +16,7 @@ import { readOf, type ResourceCache } from '../forward/resource-cache.ts';
 import { toolFailure } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
 import { collectInput } from '../questions/collect-input.ts';
+import { OpenedPages } from '../questions/opened-pages.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { type CallAnswersParts, toOutcome } from './call-answers.ts';
 import { assertAllowed, type CallJudgeParts } from './call-judge.ts';
@@ -49,7 +51,8 @@ export class ModernCalls {
     const readVersion = isKept ? resourceCache.versionOf(upstream.id) : undefined;
     let source = listed;
     let sent = params;
-    for (let round = 1; round <= LIMITS.inputRounds; round++) {
+    const opened = new OpenedPages(Math.min(upstream.config.timeouts.maxMs, ASK_LIMIT_MS));
+    for (let rounds = 0; rounds < LIMITS.inputRounds;) {
       let answer = await this.#sendModern(exchange, upstream, link, sent, source);
       if (isSchemaOld(answer)) {
         const relisted = await this.#relistSource(exchange, upstream);
@@ -73,7 +76,9 @@ export class ModernCalls {
       }
       const { asked } = incomplete;
       if (exchange.client.dialect.asksInAnswers) return { kind: 'input-required', inputRequired: asked };
-      const retry = await this.#collectInput(exchange, upstream, asked);
+      if (!opened.areAwaited(asked.inputRequests)) rounds++;
+      else if (opened.areOverdue) return opened.toError(upstream.id);
+      const retry = await this.#collectInput(exchange, upstream, asked, opened);
       if (!('requestState' in retry)) return retry;
       sent = withRetry(params, retry);
       exchange.releaseSlot();
@@ -115,9 +120,14 @@ export class ModernCalls {
   }
 
   /** Returns the client's answers, or the result of the call if the client refuses. */
-  async #collectInput(exchange: OpenExchange, upstream: Upstream, asked: InputRequired): Promise<Retry | Answer> {
+  async #collectInput(
+    exchange: OpenExchange,
+    upstream: Upstream,
+    asked: InputRequired,
+    opened: OpenedPages,
+  ): Promise<Retry | Answer> {
     try {
-      return await collectInput(this.#parts.questionPolicy, exchange, upstream.id, asked);
+      return await collectInput(this.#parts.questionPolicy, exchange, upstream.id, asked, opened);
     } catch (thrown) {
       const isRefusal = thrown instanceof GatewayError && thrown.code === 'client-unreachable';
       if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;

@@ -7,14 +7,13 @@ import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-
-/** The pause before a retry if the server asks no questions. */
-const PACE_MS = 250;
+import type { OpenedPages } from './opened-pages.ts';
 
 /**
  * Asks a legacy client the questions of one input round of a modern upstream, all at once, on the stream of the
- * client's request. The client's request stays open over all rounds.
+ * client's request. The client's request stays open over all rounds. Takes a pause if there is nothing to ask.
  *
+ * @param opened the pages that the client has accepted before, for which it is not asked again.
  * @returns the answers for the retry at the upstream.
  * @throws {GatewayError} `client-unreachable` if the client cannot or does not answer; `cancelled`
  */
@@ -23,25 +22,31 @@ export async function collectInput(
   exchange: OpenExchange,
   upstream: string,
   asked: InputRequired,
+  opened: OpenedPages,
 ): Promise<Retry> {
   const { inputRequests, requestState } = asked;
-  if (inputRequests.length === 0) {
-    await exchange.unlessCancelled(sleep(PACE_MS));
-    return { inputResponses: undefined, requestState };
-  }
   policy.assertAllowed(upstream, inputRequests);
-  const questions = inputRequests.map((request) => prepareQuestion(policy, exchange, upstream, request));
+  const questions = inputRequests
+    .filter((request) => !opened.has(request))
+    .map((request) => prepareQuestion(policy, exchange, upstream, request));
   policy.assertTokens(exchange.client, upstream, questions);
   exchange.releaseSlot();
+  if (questions.length === 0) await exchange.unlessCancelled(sleep(opened.nextPauseMs()));
+  if (inputRequests.length === 0) return { inputResponses: undefined, requestState };
   const withdrawals: (() => void)[] = [];
   try {
     const answers = questions.map(async ({ key, method, params }) => {
       const { promise, resolve } = Promise.withResolvers<Answer>();
       const onWithdrawn = (run: () => void) => withdrawals.push(run);
       exchange.client.ask({ upstream, method, params, answer: resolve, onProgress: undefined, onWithdrawn }, exchange);
-      return [key, inputResponseOf(upstream, method, await promise)] as const;
+      const response = inputResponseOf(upstream, method, await promise);
+      opened.onAnswer(params, response);
+      return [key, response] as const;
     });
     let inputResponses = RawObject.EMPTY;
+    for (const { key } of inputRequests.filter((request) => opened.has(request))) {
+      inputResponses = inputResponses.with(key, '{"action":"accept"}');
+    }
     for (const [key, raw] of await exchange.unlessCancelled(Promise.all(answers))) {
       inputResponses = inputResponses.with(key, raw);
     }

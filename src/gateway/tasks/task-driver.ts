@@ -8,6 +8,7 @@ import { pollIntervalMs } from '../../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { assertComplete, toolFailure } from '../forward/result-translator.ts';
 import { collectInput } from '../questions/collect-input.ts';
+import { OpenedPages } from '../questions/opened-pages.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
@@ -112,10 +113,10 @@ export class TaskDriver {
     const inputRequests = requests.filter(({ key }) => !asked.has(key));
     if (inputRequests.length === 0) return;
     for (const { key } of inputRequests) asked.add(detach(key));
-    const { inputResponses } = await collectInput(this.#policy, exchange, site.upstream.id, {
-      inputRequests,
-      requestState: undefined,
-    });
+    const questions = { inputRequests, requestState: undefined };
+    // Its questions are asked once anyway, by their keys.
+    const opened = new OpenedPages(0);
+    const { inputResponses } = await collectInput(this.#policy, exchange, site.upstream.id, questions, opened);
     await this.#send(exchange, site, 'tasks/update', {}, inputResponses);
   }
 

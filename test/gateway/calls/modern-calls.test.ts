@@ -95,6 +95,60 @@ test('a call that is asked to come again has one slot at a time, and frees it', 
   assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [4, 0]);
 });
 
+const PAGE = { mode: 'url', message: 'Sign in', url: 'https://up.test/login' };
+for (const [what, again] of [
+  [
+    'asks for it again',
+    {
+      resultType: 'input_required',
+      inputRequests: { p: { method: 'elicitation/create', params: PAGE } },
+      requestState: 's',
+    },
+  ],
+  ['asks for a retry alone', { resultType: 'input_required', requestState: 's' }],
+] as const) {
+  for (const isDone of [true, false]) {
+    const end = isDone ? 'waits for the user' : 'ends with the page';
+    test(`a page is shown once; an upstream that ${what} ${end}`, TIMEOUT, async (t) => {
+      const time = stopTime(t);
+      const asks = { ...again, inputRequests: { p: { method: 'elicitation/create', params: PAGE } } };
+      const memory: MemoryUpstream = modern((peer, request) => {
+        const sent = sentCalls(memory).length;
+        const isOver = isDone && sent > 2 * LIMITS.inputRounds;
+        peer.send(result(request, sent === 1 ? asks : isOver ? { ...COMPLETE, ...DONE } : again));
+      });
+      const { at, begin, limitsHit, upstream } = await calling(memory, { upstream: { era: 'modern', concurrency: 1 } });
+      await using _ = at;
+      const { session } = at.session({ capabilities: { elicitation: { url: {} } } });
+      const call = begin(session);
+      const answer = call.answer();
+      const asked = await call.stream.until(() => call.stream.messages.find(({ kind }) => kind === 'request'));
+      assert.ok(asked.kind === 'request');
+      session.onResponse(asked.id, { kind: 'result', result: '{"action":"accept"}' });
+      const ended = await time.passUntil(answer, 1_000);
+      if (isDone) assert.equal(ended.kind, 'result');
+      else {
+        assert.ok(ended.kind === 'error');
+        assert.equal(ended.error.code, RPC.urlElicitationRequired);
+        assert.partialDeepStrictEqual(ended.error.data, { elicitations: [{ mode: 'url', url: PAGE.url }] });
+      }
+      assert.deepEqual(
+        call.stream.messages.filter(({ kind }) => kind === 'request'),
+        [asked],
+      );
+      assert.deepEqual([limitsHit, upstream.limiter.activeCount], [[], 0]);
+      const responses = sentCalls(memory)
+        .slice(1)
+        .map(({ params }) => params?.raw('inputResponses'));
+      assert.ok(
+        responses
+          .slice(0, 'inputRequests' in again ? undefined : 1)
+          .every((one) => one === '{"p":{"action":"accept"}}'),
+      );
+    });
+  }
+}
+
 test('a call with headers of an old schema is sent once more, by the new one', TIMEOUT, async () => {
   const error = JSON.stringify(OLD_SCHEMA);
   for (const [next, end] of Object.entries({

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { collectInput } from '../../../src/gateway/questions/collect-input.ts';
+import { OpenedPages } from '../../../src/gateway/questions/opened-pages.ts';
 import { QuestionPolicy } from '../../../src/gateway/questions/question-policy.ts';
 import type { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
@@ -17,7 +18,7 @@ function rounds() {
   const asked = { inputRequests: [], requestState: '"s"', rest: RawObject.EMPTY };
   const begin = () => {
     const { exchange } = at.exchange(session.clientOf(session.caller.principal), session);
-    return { exchange, retry: collectInput(policy, exchange, 'up', asked) };
+    return { exchange, retry: collectInput(policy, exchange, 'up', asked, new OpenedPages(0)) };
   };
   return { at, begin };
 }
