@@ -122,6 +122,8 @@ export const LIMITS = {
   privateListBytesPerUpstream: 128 * MIB,
   privateListBytes: 256 * MIB,
   listItemBytes: 256 * KIB,
+  /** Differences between the lists of one upstream and those that its clients get, in one era. */
+  listProblems: 10_000,
   instructionsChars: 256 * KIB,
   templatesPerUpstream: 1_000,
   /** One URI that is matched against templates, and one template. */

@@ -67,7 +67,6 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/lists/pinned-offers.ts MAX_RETURNED',
     'gateway/lists/pinned-offers.ts MAX_TEXT_CHARS',
     'gateway/lists/problem-reports.ts MAX_LOGGED',
-    'gateway/lists/problem-reports.ts MAX_REPORTED',
     'gateway/questions/safe-question.ts MAX_HOST_CHARS',
     'protocol/completion.ts MAX_VALUES',
     'protocol/framing/lines.ts MAX_CUT_BYTES',

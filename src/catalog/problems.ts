@@ -1,4 +1,4 @@
-import type { LimitName } from '../limits.ts';
+import { LIMITS, type LimitName } from '../limits.ts';
 import type { Catalog } from './catalog.ts';
 import type { ItemKind } from './items/kind.ts';
 
@@ -17,33 +17,31 @@ export function problemKey({ kind, name, repair, detail }: ListProblem): string 
   return JSON.stringify([kind, name, repair, detail]);
 }
 
-/** Returns the problems of one upstream's lists in any of these catalogs. Those of several catalogs are there once. */
+/** Returns the problems of one upstream's lists in any of these catalogs, each once, up to a bound. */
 export function problemsIn(catalogs: readonly Catalog[], upstream: string): readonly ListProblem[] {
-  const all: ListProblem[] = [];
-  const known = new Set<string>();
+  const found = new Map<string, ListProblem>();
   for (const catalog of catalogs) {
-    const more = problemsOf(catalog, upstream).filter((problem) => !known.has(problemKey(problem)));
-    for (const problem of more) known.add(problemKey(problem));
-    all.push(...more);
+    for (const problem of problemsOf(catalog, upstream)) {
+      if (found.size === LIMITS.listProblems) return [...found.values()];
+      found.set(problemKey(problem), problem);
+    }
   }
-  return all;
+  return [...found.values()];
 }
 
-export function problemsOf({ quarantined, repaired }: Catalog, upstream: string): readonly ListProblem[] {
-  const problems: ListProblem[] = [];
+function* problemsOf({ quarantined, repaired }: Catalog, upstream: string): Iterable<ListProblem> {
   for (const { upstream: id, kind, name, why, limit, isWithheld, isRefusal } of quarantined) {
     if (id !== upstream) continue;
-    if (isRefusal === true) problems.push({ kind, name, repair: 'lists refused', detail: why, limit });
-    else if (isWithheld === true) problems.push({ kind, name, repair: 'item withheld', detail: why });
-    else problems.push({ kind, name, repair: 'item left out', detail: why, limit });
+    if (isRefusal === true) yield { kind, name, repair: 'lists refused', detail: why, limit };
+    else if (isWithheld === true) yield { kind, name, repair: 'item withheld', detail: why };
+    else yield { kind, name, repair: 'item left out', detail: why, limit };
   }
   for (const { upstream: id, kind, name, leftOut, cleanedTexts } of repaired) {
     if (id !== upstream) continue;
-    for (const path of leftOut) problems.push({ kind, name, repair: 'member left out', detail: path });
+    for (const path of leftOut) yield { kind, name, repair: 'member left out', detail: path };
     if (cleanedTexts > 0) {
       const detail = `hidden characters taken out of ${cleanedTexts} of its texts`;
-      problems.push({ kind, name, repair: 'text cleaned', detail });
+      yield { kind, name, repair: 'text cleaned', detail };
     }
   }
-  return problems;
 }

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
-import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
+import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
 import { isProfile, type View } from '../../catalog/view.ts';
 import type { Offers } from '../../gateway/lists/offers.ts';
 import type { ListGaps } from '../../operator/admin/answers.ts';
@@ -32,7 +32,7 @@ export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<
     // Those of a profile stand at its first upstream.
     if (ids[0] === upstream) for (const line of unmatchedFiltersAt(view, lists)) lines.add(line);
     if (!isProfile(view)) continue;
-    for (const problem of problemsOf(catalog, upstream)) {
+    for (const problem of problemsIn([catalog], upstream)) {
       const line = problemLine(problem);
       if (!lines.has(line)) lines.add(`${line} (at ${endpoint})`);
     }

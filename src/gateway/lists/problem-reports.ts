@@ -1,12 +1,11 @@
 import type { Logger } from 'pino';
 import { type ListProblem, problemKey } from '../../catalog/problems.ts';
+import { LIMITS } from '../../limits.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 
 /** Problems of one upstream's lists that are logged individually, each time they change. */
 const MAX_LOGGED = 50;
-/** Problems of one upstream's lists that are kept, so as not to log them twice. */
-const MAX_REPORTED = 1_000;
 
 /** Logs and counts the problems in the lists of upstreams, each once. */
 export class ProblemReports {
@@ -27,7 +26,8 @@ export class ProblemReports {
     const key = `${upstream} ${era}`;
     const before = this.#reported.get(key);
     const fresh = problems.filter((problem) => before?.has(problemKey(problem)) !== true);
-    this.#reported.set(key, new Set(problems.slice(0, MAX_REPORTED).map(problemKey)));
+    this.#reported.set(key, new Set(problems.map(problemKey)));
+    if (found.length >= LIMITS.listProblems) this.#metrics.countLimit('listProblems');
     for (const { kind, name, repair, detail } of fresh.slice(0, MAX_LOGGED)) {
       if (repair === 'lists refused') {
         this.#log.warn({ upstream, era, why: detail }, 'lists of an upstream are refused');

@@ -33,3 +33,12 @@ test('the problems after the first 50 of a report are logged as a number', () =>
   subject.report('up', 'modern', many);
   assert.deepEqual(names().slice(49), ['t49', '3']);
 });
+
+test('problems that stay are not reported again, however many there are', () => {
+  const { reports: subject, names } = reports();
+  const many = Array.from({ length: 5_000 }, (_, index) => problem(`t${index}`));
+  subject.report('up', 'modern', many);
+  assert.deepEqual(names().slice(50), ['4950']);
+  subject.report('up', 'modern', many);
+  assert.deepEqual(names(), []);
+});

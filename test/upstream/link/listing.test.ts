@@ -64,6 +64,30 @@ test('limit listingItems: items beyond the limit are left out', TIMEOUT, async (
   assert.match(metrics, /linkspan_limit_reached_total\{limit="listingItems"\} 1/);
 });
 
+test('limit listProblems: a list with more is served, and the first are reported', TIMEOUT, async () => {
+  const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 1]));
+  const tools = Array.from({ length: 7_500 }, (_, i) => ({
+    name: `t${i}`,
+    inputSchema: { type: 'object', properties },
+  }));
+  await using upstream = await legacyUpstream({
+    capabilities: { tools: {} },
+    answers: { 'tools/list': () => ({ tools }) },
+  });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  const { tools: page } = z
+    .object({ tools: z.array(z.unknown()) })
+    .parse(await modernResult(gateway.url, 'tools/list'));
+  assert.ok(page.length > 0);
+  const { state, problems } = await statusOf(gateway);
+  assert.equal(state, 'ready');
+  assert.equal(problems[0], 'tool "t0": member left out: inputSchema.properties.p0');
+  assert.equal(problems.at(-1), `and ${LIMITS.listProblems - 50} more`);
+  await waitUntil(async () =>
+    (await gateway.metrics()).includes('linkspan_limit_reached_total{limit="listProblems"} 1'),
+  );
+});
+
 // N-21
 test('limit listingPages: an endless listing of empty pages ends', TIMEOUT, async () => {
   const { tools, requests, metrics } = await listOf((page) => ({
