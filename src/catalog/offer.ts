@@ -146,12 +146,16 @@ export function readItems(
   const unreadable: Unreadable[] = [];
   for (const [index, text] of texts.entries()) {
     const position = start + index;
+    if (!text.startsWith('{')) {
+      unreadable.push({ kind, position, why: 'is not an object' });
+      continue;
+    }
     try {
       if (Buffer.byteLength(text) > LIMITS.listItemBytes) unreadable.push(tooLarge(kind, position, text));
       else items.push(RawObject.parse(detach(text)).compacted());
     } catch (thrown) {
       if (!isMalformed(thrown)) throw thrown;
-      unreadable.push({ kind, position, why: text.startsWith('{') ? 'is not well-formed JSON' : 'is not an object' });
+      unreadable.push({ kind, position, why: 'is not well-formed JSON' });
     }
   }
   return { items, unreadable };

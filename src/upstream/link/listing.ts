@@ -121,14 +121,14 @@ async function readList(
     // Servers in Go send null for an empty list.
     const isNull = list === 'null';
     if (isNull) unreadable.push({ kind, position: 0, name: method, why: 'the list is null, which counts as empty' });
-    const entries = isNull ? [] : rawItems(list);
+    const entries = isNull ? [] : rawItems(list, Math.max(0, budget.itemsLeft));
     for (let start = 0; start < entries.length && budget.itemsLeft >= 0; start += PART_ENTRIES) {
       if (start > 0) await workTurn();
       const read = readItems(kind, entries.slice(start, start + PART_ENTRIES), start);
       const kept = read.items.slice(0, Math.max(0, budget.itemsLeft));
       items.push(...kept);
       digest.add(kept);
-      budget.itemsLeft -= read.items.length;
+      budget.itemsLeft -= read.items.length + read.unreadable.length;
       unreadable.push(...read.unreadable);
     }
     const reached = limit ?? (budget.itemsLeft < 0 ? 'listingItems' : undefined);

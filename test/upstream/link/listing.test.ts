@@ -64,6 +64,16 @@ test('limit listingItems: items beyond the limit are left out', TIMEOUT, async (
   assert.match(metrics, /linkspan_limit_reached_total\{limit="listingItems"\} 1/);
 });
 
+test('limit listingItems: entries that are not objects count, too', TIMEOUT, async () => {
+  const { tools, requests, metrics } = await listOf((page) => ({
+    tools: [tool(`t${page}`), ...Array.from({ length: 20_000 }, () => 5)],
+    nextCursor: `c${page}`,
+  }));
+  assert.deepEqual(tools, ['up__t0', 'up__t1', 'up__t2']);
+  assert.equal(requests, 3);
+  assert.match(metrics, /linkspan_limit_reached_total\{limit="listingItems"\} 1/);
+});
+
 test('limit listProblems: a list with more is served, and the first are reported', TIMEOUT, async () => {
   const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 1]));
   const tools = Array.from({ length: 7_500 }, (_, i) => ({
