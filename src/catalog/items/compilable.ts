@@ -4,6 +4,7 @@
  * not differ: a reference must lead to a place in the same schema.
  */
 
+import { detach, KeptSet } from '../../json/kept-text.ts';
 import { isRecord } from '../../json/record.ts';
 
 type Value = unknown;
@@ -35,13 +36,32 @@ const DATA = new Set(['default', 'const', 'enum', 'examples']);
 /** Refused keywords: they change how a schema is compiled, or which schema a reference leads to. */
 const REFUSED = ['id', '$id', '$async', '$anchor', '$dynamicAnchor'];
 
-function isPattern(value: Value): boolean {
-  if (typeof value !== 'string') return false;
+/** Escapes in a pattern, with the name in those such as `\p{L}`. */
+const ESCAPE = /\\(?:p\{([^{}]*)\}|.)/gis;
+
+/** Names of classes of characters that exist, of which there are some thousands. */
+const classes = new KeptSet();
+
+function isRegExp(text: string): boolean {
   try {
-    return new RegExp(value, 'u') instanceof RegExp;
+    return new RegExp(text, 'u') instanceof RegExp;
   } catch {
     return false;
   }
+}
+
+function isClass(name: string): boolean {
+  if (classes.has(name)) return true;
+  if (!isRegExp(`\\p{${name}}`)) return false;
+  classes.add(detach(name));
+  return true;
+}
+
+/** Returns whether a value is a pattern. It is parsed with `\d` for each class, since V8 takes up to 0.2 ms for one. */
+function isPattern(value: Value): boolean {
+  if (typeof value !== 'string') return false;
+  for (const [, name] of value.matchAll(ESCAPE)) if (name !== undefined && !isClass(name)) return false;
+  return isRegExp(value.replaceAll(ESCAPE, (escape, name?: string) => (name === undefined ? escape : String.raw`\d`)));
 }
 
 function hasValidType({ type, nullable }: Members): boolean {

@@ -20,6 +20,14 @@ function compiles(schema: Schema): boolean {
   }
 }
 
+function isRegExp(pattern: string): boolean {
+  try {
+    return new RegExp(pattern, 'u') instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
+
 const keyword = fc.constantFrom(
   'type',
   'properties',
@@ -139,6 +147,54 @@ for (const [what, schema] of Object.entries({
   // N-02
   test(`older clients do not get an output schema with ${what}`, () => assert.ok(!isCompilable(schema)));
 }
+
+const PATTERN_PARTS = [
+  '\\p{L}',
+  '\\P{Script=Greek}',
+  '\\p{x}',
+  '\\p{L',
+  '\\\\',
+  '\\',
+  '\\c',
+  '(?<',
+  '>',
+  '[',
+  ']',
+  '-',
+  '{2}',
+  'p{L}',
+  '(',
+  ')',
+];
+
+// N-02
+test('a pattern is valid exactly if it is a regular expression', () => {
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...PATTERN_PARTS), { maxLength: 5 }), (parts) => {
+      const pattern = parts.join('');
+      assert.equal(isCompilable({ pattern }), isRegExp(pattern), pattern);
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
+test('a class of characters is compiled once, however often patterns have it', (t) => {
+  const compiled: string[] = [];
+  t.mock.property(
+    globalThis,
+    'RegExp',
+    new Proxy(RegExp, {
+      construct: (target, [pattern, flags]) => {
+        compiled.push(String(pattern));
+        return new target(pattern, flags);
+      },
+    }),
+  );
+  const long = '[\\p{Script=Thai}\\P{Nd}]'.repeat(17_000);
+  assert.ok(isCompilable({ properties: { a: { pattern: long } }, patternProperties: { [`${long}b`]: {} } }));
+  assert.ok(compiled.length > 0);
+  assert.equal(compiled.join('').match(/\\p/gi)?.length, 2);
+});
 
 // SEC-28
 test('hostile schemas are published or left out with a reason, and cause no request', async () => {
