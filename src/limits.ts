@@ -125,6 +125,8 @@ export const LIMITS = {
   /** Differences between the lists of one upstream and those that its clients get, in one era. */
   listProblems: 10_000,
   instructionsChars: 256 * KIB,
+  /** The capabilities of one upstream, and what it says about itself. */
+  helloChars: 64 * KIB,
   templatesPerUpstream: 1_000,
   /** One URI that is matched against templates, and one template. */
   templateUriBytes: 2 * KIB,

@@ -10,7 +10,7 @@ import {
   type ModernRevision,
 } from '../../protocol/revisions.ts';
 import type { Connection } from '../rpc/connection.ts';
-import { readInstructions, type ServerHello } from './initialize.ts';
+import { readHello, readInstructions, type ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import {
   isModernError,
@@ -83,8 +83,8 @@ export async function discover(
     if (revision === undefined) return { kind: 'legacy' };
     const hello = {
       revision,
-      capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,
-      serverInfo: result.object('_meta')?.object(META.serverInfo)?.detached() ?? RawObject.EMPTY,
+      capabilities: readHello(connection, result.object('capabilities')),
+      serverInfo: readHello(connection, result.object('_meta')?.object(META.serverInfo)),
       instructions: readInstructions(connection, result),
     };
     return { kind: 'modern', hello };

@@ -42,6 +42,22 @@ export function readInstructions(connection: Connection, result: RawObject): str
   return detach(text.slice(0, LIMITS.instructionsChars).toWellFormed());
 }
 
+/** Returns the capabilities of a server, or its name and version, to be kept. Clients get parts of them, so members that do not fit are left out. */
+export function readHello(connection: Connection, said: RawObject | undefined): RawObject {
+  if (said === undefined) return RawObject.EMPTY;
+  let left: number = LIMITS.helloChars;
+  if (said.toString().length <= left) return said.detached();
+  connection.countLimit('helloChars');
+  const fits = (name: string) => {
+    const chars = JSON.stringify(name).length + (said.raw(name)?.length ?? 0);
+    if (chars > left) return false;
+    left -= chars;
+    return true;
+  };
+  const kept = new Set(said.keys().filter(fits));
+  return said.filter((name) => kept.has(name)).detached();
+}
+
 /**
  * Performs the legacy handshake: `initialize`, then `notifications/initialized`. An upstream that refuses the proposed revision is asked
  * for another one.
@@ -125,8 +141,8 @@ function readAnswer(connection: Connection, result: RawObject): InitializeOutcom
   }
   const hello: ServerHello = {
     revision,
-    capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,
-    serverInfo: result.object('serverInfo')?.detached() ?? RawObject.EMPTY,
+    capabilities: readHello(connection, result.object('capabilities')),
+    serverInfo: readHello(connection, result.object('serverInfo')),
     instructions: readInstructions(connection, result),
   };
   return { kind: 'legacy', hello };

@@ -7,6 +7,7 @@ import { upstreamTransports } from '../../../src/compose/transports.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
+import { META } from '../../../src/protocol/meta.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
@@ -50,6 +51,8 @@ const UP: UpstreamConfig = {
 interface Opened {
   readonly revision: string;
   readonly instructions: string | undefined;
+  readonly capabilities: readonly string[];
+  readonly serverInfo: readonly string[];
 }
 
 /** Opens links over all transports, as the gateway does. */
@@ -84,7 +87,8 @@ async function prober(
       subscription?.close();
       await use?.(connection);
       await connection.close();
-      return { revision: hello.revision, instructions: hello.instructions };
+      const { revision, instructions, capabilities, serverInfo } = hello;
+      return { revision, instructions, capabilities: capabilities.keys(), serverInfo: serverInfo.keys() };
     },
     [Symbol.asyncDispose]: () => reach[Symbol.asyncDispose](),
   };
@@ -437,10 +441,7 @@ test('a server that is no longer modern gets a legacy handshake', TIMEOUT, async
 });
 
 for (const era of ['modern', 'legacy'] as const) {
-  // SEC-24
-  test(`limit instructionsChars: longer instructions of a ${era} server are cut`, TIMEOUT, async () => {
-    const instructions = 'x'.repeat(LIMITS.instructionsChars + 1);
-    const hello = era === 'modern' ? { ...DISCOVERED, instructions } : { ...INITIALIZED, instructions };
+  const opening = async (hello: Readonly<Record<string, unknown>>) => {
     const answers: Answer = ({ id }, response) => json(response, resultText(id, hello));
     await using server = await (era === 'modern'
       ? probed(() => answers)
@@ -449,8 +450,28 @@ for (const era of ['modern', 'legacy'] as const) {
           () => answers,
         ));
     await using up = await prober(remote(server));
-    const opened = await up.open();
+    return { ...(await up.open()), limits: up.limits };
+  };
+
+  // SEC-24
+  test(`limit instructionsChars: longer instructions of a ${era} server are cut`, TIMEOUT, async () => {
+    const instructions = 'x'.repeat(LIMITS.instructionsChars + 1);
+    const opened = await opening(era === 'modern' ? { ...DISCOVERED, instructions } : { ...INITIALIZED, instructions });
     assert.equal(opened.instructions?.length, LIMITS.instructionsChars);
-    assert.ok(up.limits.includes('instructionsChars'));
+    assert.ok(opened.limits.includes('instructionsChars'));
+  });
+
+  test(`limit helloChars: a ${era} server is taken without what is beyond it`, TIMEOUT, async () => {
+    const long = 'x'.repeat(LIMITS.helloChars);
+    const capabilities = { prompts: {}, extensions: { 'io.modelcontextprotocol/ui': { long } }, tools: {} };
+    const serverInfo = { name: 's', version: '1', icons: [{ src: long }] };
+    const opened = await opening(
+      era === 'modern'
+        ? { ...DISCOVERED, capabilities, _meta: { [META.serverInfo]: serverInfo } }
+        : { ...INITIALIZED, capabilities, serverInfo },
+    );
+    assert.deepEqual(opened.capabilities, ['prompts', 'tools']);
+    assert.deepEqual(opened.serverInfo, ['name', 'version']);
+    assert.ok(opened.limits.includes('helloChars'));
   });
 }
