@@ -78,7 +78,7 @@ export const LIMITS = {
   openQuestionBytesPerPrincipal: 16 * MIB,
   openQuestionBytesPerUpstream: 32 * MIB,
   openQuestionBytes: 128 * MIB,
-  /** Such questions to one session, and during one call of a client of 2026-07-28. */
+  /** Such questions to one session, and during one call of a client of 2026-07-28; also those in one answer. */
   questionsPerSession: 64,
   questionsPerCall: 64,
   /** Answers of an upstream of 2026-07-28 to one call that ask a client with a session. */

@@ -6,6 +6,7 @@
  */
 
 import { isObjectText, RawObject } from '../json/json.ts';
+import { LIMITS } from '../limits.ts';
 import { isUnambiguous } from './jsonrpc.ts';
 import { lookalike, MemberNames } from './member-names.ts';
 
@@ -51,12 +52,15 @@ export function isRetry(params: RawObject | undefined): boolean {
   return params?.raw('requestState') !== undefined;
 }
 
-/** Returns the entries of `inputRequests`, or undefined if one of them is not a request, or has a member twice. */
+/**
+ * Returns the entries of `inputRequests`, or undefined if one of them is not a request, or has a member twice. Of more than may be
+ * asked, one too many is returned.
+ */
 export function readRequests(raw: string): InputRequest[] | undefined {
   if (!isObjectText(raw) || !isUnambiguous(raw)) return undefined;
   const requests = RawObject.parse(raw);
   const read: InputRequest[] = [];
-  for (const key of requests.keys()) {
+  for (const key of requests.keys().slice(0, LIMITS.questionsPerCall + 1)) {
     const request = requests.object(key);
     const method = request?.string('method');
     const params = request?.object('params');

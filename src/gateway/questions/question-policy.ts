@@ -5,6 +5,7 @@ import { upstreamIn, type View, type ViewUpstream, viewWith } from '../../catalo
 import type { ClientFeature, UpstreamConfig } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { LIMITS } from '../../limits.ts';
 import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { assertDeclared, type Question } from '../exchange/client-capabilities.ts';
@@ -103,8 +104,12 @@ export class QuestionPolicy {
     return unsafe === undefined ? undefined : this.#recordRefusal(upstream, 'url', unsafe);
   }
 
-  /** Throws if one of the questions must not reach the client. @throws {GatewayError} `upstream-protocol` */
+  /** Throws if one of the questions in an answer must not reach the client, or they are too many. @throws {GatewayError} `upstream-protocol` */
   assertAllowed(upstream: string, questions: readonly Question[], arePages = false): void {
+    if (questions.length > LIMITS.questionsPerCall) {
+      this.#parts.metrics.countLimit('questionsPerCall');
+      throw notAllowed(upstream, `it asks more than ${LIMITS.questionsPerCall} questions at once`);
+    }
     for (const { method, params = RawObject.EMPTY } of questions) {
       const reason = this.refusal(upstream, method, params, arePages);
       if (reason !== undefined) throw notAllowed(upstream, reason);
@@ -112,7 +117,7 @@ export class QuestionPolicy {
   }
 
   /**
-   * Throws if one of the questions in an answer must not reach the client, or its request does not declare it.
+   * Throws if one of the questions in an answer must not reach the client, or its request does not declare it, or they are too many.
    *
    * @throws {GatewayError} `missing-capability`, `upstream-protocol`
    */

@@ -78,6 +78,26 @@ test('limit questionsPerCall: a modern client gets so many questions in one answ
   assert.equal(await countOf(gateway, 'questionsPerCall'), 1);
 });
 
+test('limit questionsPerCall: an answer with more questions fails its call', TIMEOUT, async () => {
+  const ask = ({ params }: Served) => {
+    const count = LIMITS.questionsPerCall + (params['name'] === 'more' ? 1 : 0);
+    const question = { method: 'elicitation/create', params: FORM };
+    const inputRequests = Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, question]));
+    return { resultType: 'input_required', inputRequests, requestState: 'inner' };
+  };
+  const tools = [TOOL, { ...TOOL, name: 'more' }];
+  await using upstream = await modernUpstream({ tools, answers: { 'tools/call': ask } });
+  await using gateway = await testCore({ up: upstream.config });
+  const call = (name: string) => modernRequest(gateway, 'tools/call', toolCall(name), { capabilities: CAPABILITIES });
+  const asked = inputRequiredIn(await call('up__echo').reply);
+  assert.equal(Object.keys(asked.inputRequests).length, LIMITS.questionsPerCall);
+  assert.match(JSON.stringify(await call('up__more').reply), /more than 64 questions.*upstream-protocol/);
+  const client = await gateway.connect({ capabilities: CAPABILITIES });
+  const { answer } = await client.request('tools/call', toolCall('up__more'));
+  assert.match(JSON.stringify(answer), /upstream-protocol/);
+  assert.equal(await countOf(gateway, 'questionsPerCall'), 2);
+});
+
 test('limit inputRounds: a call whose upstream asks again and again fails', TIMEOUT, async () => {
   const again = () => ({
     resultType: 'input_required',
