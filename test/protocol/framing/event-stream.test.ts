@@ -191,6 +191,28 @@ test('a comment line of any length is skipped', () => {
   assert.deepEqual(read([...pieces, bytes('\ndata: a\n\n')], 100).events, [['message', 'a']]);
 });
 
+// The parser makes an error of each.
+test('lines that are no field have no stack traces, and events do', () => {
+  const depth = Error.stackTraceLimit;
+  const depths: (readonly [string, number])[] = [];
+  const reader = new EventReader(
+    { lastEventId: '', retryMs: undefined },
+    100,
+    (_, data) => {
+      depths.push([data, Error.stackTraceLimit]);
+      if (data === 'thrown') throw new TypeError('of the reader');
+    },
+    undefined,
+    () => depths.push(['', Error.stackTraceLimit]),
+  );
+  reader.feed(Buffer.from('a\nb\ndata: x\n\nc\nretry: d\n'));
+  assert.equal(Error.stackTraceLimit, depth);
+  assert.throws(() => reader.feed(Buffer.from('e\ndata: thrown\n\n')), TypeError);
+  assert.equal(Error.stackTraceLimit, depth);
+  const ignored = ['', 0] as const;
+  assert.deepEqual(depths, [ignored, ignored, ['x', depth], ignored, ignored, ignored, ['thrown', depth]]);
+});
+
 const texts = [
   { fields: { data: '{}' }, text: 'data: {}\n\n' },
   { fields: { event: 'message', data: '{}', id: 'a.1_b-2' }, text: 'id: a.1_b-2\nevent: message\ndata: {}\n\n' },
