@@ -141,6 +141,7 @@ export const LIMITS = {
   clientCapabilityChars: 2_000,
   clientLineBytes: 16 * MIB,
   batchMessages: 20,
+  upstreamBatchMessages: 1_000,
   requestIdChars: KIB,
   sessionQueueMessages: 256,
   sessionQueueBytes: MIB,

@@ -366,10 +366,16 @@ const CLIENT_BATCH_BOUNDS: JsonBounds = { ...CLIENT_BOUNDS, unique: false };
 
 /**
  * Splits a batch of an upstream into its messages. An invalid item becomes a {@link MessageError} in the list. @throws
- * {MessageError} if the text is not an array.
+ * {MessageError} if the text is not an array, or has too many items.
  */
 export function parseBatch(text: string): (Message | MessageError)[] {
-  return splitBatch(text, UPSTREAM_BOUNDS).map((item) => readItem(item, parseMessage));
+  const most = LIMITS.upstreamBatchMessages;
+  const items = splitBatch(text, UPSTREAM_BOUNDS, most);
+  if (items.length > most) {
+    const why = `a batch holds at most ${most} messages`;
+    throw new MessageError(RPC.invalidRequest, why, 'null', 'upstreamBatchMessages');
+  }
+  return items.map((item) => readItem(item, parseMessage));
 }
 
 /** Splits a batch of a client, which must hold 1 to `maxItems` messages. @throws {MessageError} */

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import * as fc from '../support/fast-check.ts';
 
 import { RawObject } from '../../src/json/json.ts';
+import { LIMITS } from '../../src/limits.ts';
 import {
   idKey,
   isBatch,
@@ -216,6 +217,13 @@ test('a batch is split into messages, and an invalid item affects no other', () 
   assert.ok(fourth !== undefined && 'kind' in fourth && fourth.kind === 'request');
   assert.throws(() => parseBatch('[{}'), MessageError);
   assert.deepEqual(parseBatch('[]'), []);
+});
+
+test('limit upstreamBatchMessages: a longer batch of an upstream is refused as a whole', () => {
+  const batchOf = (count: number) => `[${Array.from({ length: count }, () => '1').join()}]`;
+  const most = LIMITS.upstreamBatchMessages;
+  assert.equal(parseBatch(batchOf(most)).length, most);
+  assert.throws(() => parseBatch(batchOf(most + 1)), { code: -32600, limit: 'upstreamBatchMessages' });
 });
 
 // SEC-25 N-48
