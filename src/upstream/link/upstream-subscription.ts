@@ -6,6 +6,7 @@ import { GatewayError, upstreamError } from '../../errors.ts';
 import { RawObject, rawItems } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
 import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
+import { LIMITS } from '../../limits.ts';
 import type { Notification } from '../../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
@@ -216,9 +217,9 @@ export class UpstreamSubscription {
       throw thrown;
     });
     this.#hasWorked = true;
-    const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
+    const texts = (name: string, asked: readonly string[]) => acknowledgedTexts(acknowledgement, name, asked);
     const openedMs = performance.now();
-    return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
+    return { call, uris: texts('resourceSubscriptions', wanted), tasks: texts('taskIds', tasks), openedMs };
   }
 
   /**
@@ -276,10 +277,14 @@ export class UpstreamSubscription {
   }
 }
 
-function acknowledgedTexts({ params }: Notification, name: string): KeptSet {
-  const read = () =>
-    rawItems(params?.object('notifications')?.raw(name) ?? '[]').map((text) => String(JSON.parse(text)));
+/** Returns which of the texts that were asked for the upstream has acknowledged. */
+function acknowledgedTexts({ params }: Notification, name: string, asked: readonly string[]): KeptSet {
   const texts = new KeptSet();
-  for (const text of unlessMalformed(read, [])) texts.add(detach(text));
+  const raw = asked.length === 0 ? undefined : params?.object('notifications')?.raw(name);
+  if (raw === undefined) return texts;
+  const most = asked.length + LIMITS.listenEntries;
+  const read = () => rawItems(raw, most).map((text) => String(JSON.parse(text)));
+  const named = new Set(unlessMalformed(read, []));
+  for (const text of asked) if (named.has(text)) texts.add(detach(text));
   return texts;
 }

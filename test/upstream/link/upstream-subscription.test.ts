@@ -192,6 +192,22 @@ test('a resource that the upstream does not acknowledge is not subscribed to', L
   assert.deepEqual(filters(server).at(-1), { resourceSubscriptions: ['notes://a'] });
 });
 
+test('a resource that only the upstream names is never reported as changed', LIMIT, async () => {
+  const more = { resourceSubscriptions: ['notes://b', 'notes://a'], taskIds: ['t'] };
+  await using server = await modernUpstream({ honoured: (filter) => ({ ...filter, ...more }) });
+  await using to = await subscribe(server, { ...TASKS, resources: { subscribe: true } });
+  assert.equal(await to.subscription.add('notes://a'), true);
+  await waitUntil(() => server.listens().length === 1);
+  server.listens()[0]?.breakOff();
+  await to.notifications.find(({ params }) => params?.string('uri') === 'notes://a');
+  server.notify(UPDATED, { uri: 'notes://last' });
+  await to.notifications.find(({ params }) => params?.string('uri') === 'notes://last');
+  assert.deepEqual(
+    to.notifications.items.map(({ params }) => params?.toString()),
+    ['{"uri":"notes://a"}', '{"uri":"notes://last"}'],
+  );
+});
+
 test('without the last resource the stream is closed', LIMIT, async () => {
   await using server = await modernUpstream({});
   await using to = await subscribe(server, {});
