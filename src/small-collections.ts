@@ -53,6 +53,10 @@ export class ArraySet<T> {
     this.#items = [];
   }
 
+  some(holds: (item: T) => boolean): boolean {
+    return this.#items.some(holds);
+  }
+
   /** Returns a snapshot, which later changes do not affect. */
   [Symbol.iterator](): Iterator<T> {
     return this.#items.slice()[Symbol.iterator]();

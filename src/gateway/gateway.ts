@@ -219,7 +219,9 @@ export class Gateway implements Front {
 
   #begin(session: Session, client: SessionClient, request: Request, sink: MessageSink): OpenExchange<Session> {
     const { id } = request;
-    if (session.inFlight.has(idKey(id))) {
+    const key = idKey(id);
+    // Over Streamable HTTP each request has a sink of its own, and clients such as claude.ai send the same id with all of them.
+    if (session.inFlight.some((one) => one.sink === sink && idKey(one.request.id) === key)) {
       throw new GatewayError('invalid-request', { message: `a request with id ${id} is already in flight` });
     }
     // Clients that get no answer to a ping give their session up, with all that is under way.
@@ -302,10 +304,12 @@ export class Gateway implements Front {
     }
   }
 
-  /** Cancels a request for the client. Returns false if it is not in flight here. */
+  /** Cancels a request for the client, if only one can be meant. Returns false if none of its id is in flight here. */
   #cancel(session: Session, params: RawObject | undefined): boolean {
-    const exchange = session.inFlight.get(idKey(params?.raw('requestId') ?? ''));
-    exchange?.cancelByClient(params && carriedParams(params));
+    const key = idKey(params?.raw('requestId') ?? '');
+    const [exchange, ...others] = [...session.inFlight].filter(({ request }) => idKey(request.id) === key);
+    if (others.length === 0) exchange?.cancelByClient(params && carriedParams(params));
+    else this.#parts.log.debug('cancellation ignored: several requests in flight have its id');
     return exchange !== undefined;
   }
 

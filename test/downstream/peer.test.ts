@@ -133,6 +133,29 @@ test('a batch gets one array of answers at 2025-03-26, and an error later', OPTI
   }
 });
 
+// L-014
+test('an id that is in flight is refused, in whatever way it is written', OPTIONS, async () => {
+  await using to = await peering();
+  await to.receive(hello());
+  const first = to.receive(call(7, 'up__hold'));
+  await to.holding(1);
+  for (const id of ['7', '7.0']) await to.receive(rpc(7, 'tools/list').replace('7', id));
+  const refused = { id: 7, error: { code: -32_600, data: { code: 'invalid-request' } } };
+  assert.partialDeepStrictEqual(to.sent.items.slice(1), [refused, refused]);
+  await to.receive(rpc('7', 'ping'));
+  to.release();
+  await first;
+  await to.receive(rpc(7, 'ping'));
+  assert.deepEqual(
+    to.sent.items.slice(3).map((message) => ['id' in message && message.id, 'result' in message]),
+    [
+      ['7', true],
+      [7, true],
+      [7, true],
+    ],
+  );
+});
+
 test('a modern request is answered without a session', OPTIONS, async () => {
   await using to = await peering();
   await to.receive(modernText('tools/call', { name: 'up__echo', arguments: {} }, { id: 7 }));

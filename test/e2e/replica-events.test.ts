@@ -54,6 +54,26 @@ async function openAt(replicas: Replicas): Promise<{ readonly session: string; r
   return { session, urls };
 }
 
+// L-014 T-026
+test('calls with equal ids at several replicas are each answered on their POST', OPTIONS, async () => {
+  await using remote = await startRemote();
+  await using replicas = await startReplicas(2, `${remote.url}/mcp`);
+  const { session, urls } = await openAt(replicas);
+  const nonces = ['nonce:1:1;', 'nonce:1:2;', 'nonce:1:3;', 'nonce:1:4;'];
+  const calls = await Promise.all(
+    nonces.map((nonce, at) => {
+      const params = { ...act(nonce, 1, 500), _meta: { progressToken: 7 } };
+      return postForEvents(urls[at % 2] ?? '', rpc(7, 'tools/call', params), session);
+    }),
+  );
+  await Promise.all(calls.map((call) => call.ended()));
+  for (const [at, nonce] of nonces.entries()) {
+    const texts = calls[at]?.messages.map((message) => /nonce:\d+:\d+;/.exec(JSON.stringify(message))?.[0]);
+    assert.deepEqual(texts, [nonce, nonce]);
+    assert.equal(await remote.ran(nonce), 1);
+  }
+});
+
 // R9
 test('an answer that was kept is had at another replica after the death of the owner', OPTIONS, async () => {
   await using remote = await startRemote();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
 import { legacyUpstream, modernUpstream, refuseWith, type ServerScript } from '../support/http-upstream.ts';
-import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -158,31 +158,6 @@ test('unknown methods are refused and not forwarded', TIMEOUT, async () => {
   const again = await client.request('initialize', { protocolVersion: '2025-11-25' });
   assert.ok(again.answer.kind === 'error');
   assert.equal(again.answer.error.code, -32600);
-});
-
-test('a second request with an id in flight is refused, and the first continues', TIMEOUT, async () => {
-  const held = Promise.withResolvers<() => void>();
-  const memory = memoryUpstream({
-    lists: { tools: [ECHO] },
-    request: (peer: Peer, request) => held.resolve(() => peer.send(result(request, { content: [] }))),
-  });
-  await using gateway = await testCore({ up: { memory } });
-  const [client, other] = [await gateway.connect(), await gateway.connect()];
-  const first = client.request('tools/call', toolCall('up__echo'), { id: '5' });
-  const release = await held.promise;
-  const { answer } = await client.request('tools/call', toolCall('up__echo'), { id: '5' });
-  assert.ok(answer.kind === 'error');
-  assert.equal(answer.error.code, -32600);
-  for (const [who, id] of [
-    [other, '5'],
-    [client, '"5"'],
-  ] as const) {
-    assert.equal((await who.request('ping', {}, { id })).answer.kind, 'result');
-  }
-  release();
-  assert.equal((await first).answer.kind, 'result');
-  assert.equal((await client.request('ping', {}, { id: '5' })).answer.kind, 'result');
-  assert.equal(memory.requests('tools/call').length, 1);
 });
 
 //

@@ -1,4 +1,4 @@
-import { ArrayMap } from '../../small-collections.ts';
+import { ArraySet } from '../../small-collections.ts';
 import { randomInt } from 'node:crypto';
 import { setLatest } from '../../map-entries.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
@@ -10,7 +10,7 @@ import { visibleText } from '../../catalog/items/texts.ts';
 import { shownText } from '../../peer-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Principal } from '../../policy/principal.ts';
-import { type Answer, errorAnswer, type Id, idKey, notificationText, requestText } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
 import { type CancelReason, cancelledParams } from '../../protocol/cancellation.ts';
 import { withToken } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -79,8 +79,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly ref: SessionRef;
   readonly isOneClient = true;
   readonly rounds = undefined;
-  /** By the key of the id. */
-  readonly inFlight = new ArrayMap<Id, Exchange>();
+  /** In the order of their arrival. Several may have the same id, each with a sink of its own. */
+  readonly inFlight = new ArraySet<Exchange>();
   /**
    * True if the client has sent `notifications/initialized`. Before that it gets no unsolicited messages. Questions about its own requests do reach it:
    * some clients never send the notification.
@@ -211,7 +211,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   addExchange(exchange: Exchange): void {
-    this.inFlight.set(idKey(exchange.request.id), exchange);
+    this.inFlight.add(exchange);
   }
 
   /**
@@ -226,11 +226,11 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   removeExchange(exchange: Exchange): void {
-    this.inFlight.delete(idKey(exchange.request.id));
+    this.inFlight.delete(exchange);
   }
 
   exchanges(): Iterable<Exchange> {
-    return this.inFlight.values();
+    return this.inFlight;
   }
 
   get streamCount(): number {
@@ -288,7 +288,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #deliver(text: string, exchange: Exchange | undefined): boolean {
     if (exchange?.sink.send(text)) return true;
     if (this.#sink?.send(text)) return true;
-    for (const other of this.inFlight.values()) {
+    for (const other of this.inFlight) {
       if (other.sink.send(text)) return true;
     }
     return this.#queue(text);
@@ -382,6 +382,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#waiting.removeAll();
     const unreachable = toAnswer(sessionEnded());
     for (const id of this.#questions.keys()) this.onResponse(id, unreachable);
-    for (const exchange of this.inFlight.values()) exchange.cancel('session ended');
+    for (const exchange of this.inFlight) exchange.cancel('session ended');
   }
 }
