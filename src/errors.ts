@@ -43,7 +43,7 @@ export const ERRORS = {
   'unsupported-media-type': { rpc: -31007, http: 415, text: 'Unsupported media type' },
   'body-too-large': { rpc: -31008, http: 413, text: 'Body too large' },
   'session-required': { rpc: RPC.invalidRequest, http: 400, text: 'Missing Mcp-Session-Id header' },
-  'session-unknown': { rpc: -31009, http: 404, text: 'Session not found' },
+  'session-unknown': { rpc: RPC.sessionNotFound, http: 404, text: 'Session not found' },
   'unsupported-version': { rpc: RPC.invalidRequest, http: 400, text: 'Unsupported protocol version' },
   'upstream-unavailable': { rpc: -31010, http: 503, text: 'Upstream unavailable', ...NOT_RUN },
   'upstream-lost': { rpc: -31010, http: 502, text: 'Upstream connection lost', ...MAY_HAVE_RUN },

@@ -11,6 +11,8 @@ export const RPC = {
   methodNotFound: -32601,
   invalidParams: -32602,
   internalError: -32603,
+  /** The official SDKs, with HTTP 404. Some clients, such as Claude Code 2.1, open another session only at this code. */
+  sessionNotFound: -32001,
   /** MCP to 2025-11-25. Since 2026-07-28 an unknown resource is `invalidParams`. */
   resourceNotFound: -32002,
   /** MCP 2025-11-25: the client must open a URL before it repeats the request. */

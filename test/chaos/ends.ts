@@ -8,7 +8,7 @@ const META = z.object({ _meta: z.object({ 'io.linkspan/stateLost': z.object({ up
 const ECHO = z.object({ nonce: z.string(), run: z.string() });
 
 /** Errors of JSON-RPC and HTTP that say without words that the request was refused. */
-const REFUSALS: readonly number[] = [-32_600, -32_601, -32_602, -32_700, -31_001, -31_003, -31_004, -31_009];
+const REFUSALS: readonly number[] = [-32_600, -32_601, -32_602, -32_700, -31_001, -31_003, -31_004, -32_001];
 const REFUSED_STATUS: readonly number[] = [400, 401, 403, 404, 405, 406, 413, 415, 429];
 
 type EndOf<E> = E extends unknown ? Omit<E, 'atMs'> : never;

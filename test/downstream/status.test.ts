@@ -80,7 +80,7 @@ const cases: readonly Case[] = [
   { when: 'a notification without session', body: NOTE, status: 400, code: -32600 },
   { when: 'a response without session', body: ANSWER, status: 400, code: -32600 },
   // T-031
-  { when: 'an unknown session', headers: { 'mcp-session-id': 'nobody' }, body: PING, status: 404, code: -31009 },
+  { when: 'an unknown session', headers: { 'mcp-session-id': 'nobody' }, body: PING, status: 404, code: -32001 },
   // T-031
   { when: 'an ended session', headers: { 'mcp-session-id': '$E' }, body: PING, status: 404 },
   // S-001

@@ -75,7 +75,7 @@ test('a session of another principal is unknown, and continues for its owner', T
   const id = await initialize(gateway.endpoint(), '2025-11-25', as('ada'));
   const called = await post(gateway.endpoint(), rpc(1, 'ping'), id, as('bob'));
   assert.equal(called.status, 404);
-  assert.match(called.text, /-31009/);
+  assert.match(called.text, /-32001/);
   const stream = await getEvents(gateway.endpoint(), id, as('bob'));
   assert.equal(stream.status, 404);
   stream.close();

@@ -51,7 +51,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   const send = (status: number, value: object) =>
     response.writeHead(status, { 'content-type': 'application/json', ...repeated }).end(JSON.stringify(value));
   const refuse = (status: number) => {
-    const error = { code: -31009, message: 'refused', data: { executed: 'no' } };
+    const error = { code: -32001, message: 'refused', data: { executed: 'no' } };
     send(status, { jsonrpc: '2.0', id, error });
   };
   if (flaw === 'silent' && !isMark) return;
