@@ -2,6 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { toGatewayError } from '../errors.ts';
 import type { Era } from '../protocol/revisions.ts';
+import { EVERYBODY } from './connection-key.ts';
+import { isUp } from './lifecycle/lifecycle.ts';
 import type { Lifecycles } from './lifecycle/lifecycles.ts';
 import { isAnsweredByStatus, isOfCredentials } from './link/era-evidence.ts';
 import type { Link } from './link/link.ts';
@@ -96,10 +98,10 @@ export class LinkChecks {
   }
 
   /**
-   * Asks a remote server over the open link that was used last, after the start of a further one has failed for the upstream. Without an open link
-   * nobody is served. Failures meanwhile share the question. Never rejects.
+   * Asks a remote server over the open link that was used last, after a failed listing or start of a further link. Without an open link nobody
+   * is served. Failures meanwhile share the question. Never rejects.
    */
-  async afterFailedStart(era: Era): Promise<void> {
+  async afterFailure(era: Era): Promise<void> {
     const { links, lifecycles } = this.#parts;
     if (!links.isOpenIn(era)) return;
     const answers = await this.#asking.run(era, () => this.#ask(era));
@@ -107,14 +109,24 @@ export class LinkChecks {
   }
 
   /**
-   * Asks a server that has refused a request for the credentials of the gateway, as that may be about the one request. Resolves with whether it
-   * answers this one; undefined if it refuses this one too. Refusals meanwhile share the question. Never rejects.
+   * Asks a server that has refused or not answered a request, as that may be about the one request. Resolves with whether it answers this one;
+   * undefined if it refuses this one for the credentials of the gateway. Failures meanwhile share the question. Never rejects.
    */
-  afterUnauthorized(link: Link): Promise<boolean | undefined> {
-    return this.#asking.run(`${link.era} unauthorized`, async () => {
+  afterRequest(link: Link): Promise<boolean | undefined> {
+    return this.#asking.run(`${link.era} request`, async () => {
       await this.#awaitTurn(link.era);
       return await ask(link);
     });
+  }
+
+  /**
+   * Asks a server that has not answered a request. Resolves with whether it may be down, which a listing has to show: it may also fail this client
+   * alone. Credentials of one principal list nothing for others. Never rejects.
+   */
+  async mayBeDown(link: Link): Promise<boolean> {
+    const isKnown = () => link.isRetired || !isUp(this.#parts.lifecycles.in(link.era));
+    if (link.audience !== EVERYBODY || isKnown()) return false;
+    return (await this.afterRequest(link)) !== true && !isKnown();
   }
 
   /** Waits until another question may be asked. Resolves with the time. */

@@ -19,7 +19,7 @@ import { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
 import { type ClientFeatures, type CloseReason, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
-import { isUnauthorized } from './link/era-evidence.ts';
+import { isUnauthorized, mayBeDown } from './link/era-evidence.ts';
 import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
 import { Crashes } from './crashes.ts';
@@ -317,6 +317,7 @@ export class Upstream<Context, User extends LinkUser> {
     if (isUnauthorized(error)) this.#lifecycles.step(era, { kind: 'unauthorized', reason, detail: detailOf(error) });
     else if (this.#lifecycles.in(era).phase === 'ready') this.#lifecycles.step(era, { kind: 'list-failed', reason });
     this.#retryListing(client, features);
+    if (!this.isProcess && mayBeDown(error)) void this.#checks.afterFailure(era);
   }
 
   /**
@@ -403,7 +404,8 @@ export class Upstream<Context, User extends LinkUser> {
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
           onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
           onUnauthorized: (link, error) => void this.#onUnauthorized(link, error),
-          onRefused: (link) => void this.#onRefused(link),
+          onRefused: (link) => void this.#listIf(this.#checks.afterRefusal(link), link),
+          onMaybeDown: (link) => void this.#listIf(this.#checks.mayBeDown(link), link),
           onClose: (link, error) => this.#onLost(link, error),
         },
         signal,
@@ -435,7 +437,7 @@ export class Upstream<Context, User extends LinkUser> {
   /** Repeats the listing after a failed start, as no client may come while the upstream is down. As long as others are served, clients try again. */
   async #retryFailed(era: Era, order: LinkRequest, scope: FailureScope): Promise<void> {
     const { clientEra, audience } = order;
-    if (!this.isProcess && scope === 'upstream') await this.#checks.afterFailedStart(era);
+    if (!this.isProcess && scope === 'upstream') await this.#checks.afterFailure(era);
     if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era))) this.#retryListing(clientEra, order);
   }
 
@@ -455,11 +457,9 @@ export class Upstream<Context, User extends LinkUser> {
     return this.#links.close(record);
   }
 
-  /** Finds out whether a request was refused because the server was deployed anew. */
-  async #onRefused(link: Link<Context, User>): Promise<void> {
-    if (this.isRetired || !(await this.#checks.afterRefusal(link))) return;
-    // After a failure, the listing is repeated.
-    await this.refresh(link.era, NO_FEATURES, link.audience).catch(() => undefined);
+  /** Reads the lists if a check of a link asks for that. After a failure, the listing is repeated. */
+  async #listIf(check: Promise<boolean>, link: Link<Context, User>): Promise<void> {
+    if (await check) await this.refresh(link.era, NO_FEATURES, link.audience).catch(() => undefined);
   }
 
   #onLost(link: Link<Context, User>, error: GatewayError): void {
@@ -483,7 +483,7 @@ export class Upstream<Context, User extends LinkUser> {
   async #onUnauthorized(link: Link<Context, User>, error: GatewayError): Promise<void> {
     if (link.audience !== EVERYBODY) return;
     const isKnown = this.#lifecycles.in(link.era).phase === 'needs-authorization';
-    const answers = isKnown ? undefined : await this.#checks.afterUnauthorized(link);
+    const answers = isKnown ? undefined : await this.#checks.afterRequest(link);
     if (answers === true) return;
     const refused = { kind: 'unauthorized', reason: reasonOf(error), detail: detailOf(error) } as const;
     // A closed connection gets no answer, such as that of a single call. Then the listing shows it.

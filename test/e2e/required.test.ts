@@ -113,6 +113,28 @@ test('/readyz is 503 while a required remote server is down, and 200 once it is 
   await becomesReady(gateway);
 });
 
+// REL-10
+test('/readyz is 503 while calls over the open connection get no answer', TIMEOUT, async () => {
+  await using server = await SessionServer.start();
+  const remote = { url: server.url, required: true, isolation: 'shared' };
+  await using gateway = await startGateway({ mcpServers: { remote } });
+  await becomesReady(gateway);
+  const session = await initialize(gateway.endpoint());
+  assert.ok(await isCounted(gateway, session));
+  for (const outage of [503, 'cut'] as const) {
+    server.outage = outage;
+    await waitUntil(async () => !(await isCounted(gateway, session)) && (await readyz(gateway)).status === 503);
+    assert.match((await readyz(gateway)).text, outage === 503 ? /HTTP 503/ : /broke the connection/);
+    assert.match(await (await fetch(`${gateway.operatorUrl}/metrics`)).text(), /^linkspan_upstream_up\{.*\} 0$/m);
+    server.outage = undefined;
+    await becomesReady(gateway);
+    assert.ok(await isCounted(gateway, session));
+    await waitUntil(async () =>
+      (await (await fetch(`${gateway.operatorUrl}/status`)).text()).includes('"state":"ready"'),
+    );
+  }
+});
+
 test('/readyz stays 200 while a required remote server opens no further session', TIMEOUT, async () => {
   await using server = await SessionServer.start();
   await using gateway = await startGateway({ mcpServers: { remote: { url: server.url, required: true } } });

@@ -5,5 +5,6 @@ export const NO_LINK_EVENTS = {
   onServerRequest: () => undefined,
   onUnauthorized: () => undefined,
   onRefused: () => undefined,
+  onMaybeDown: () => undefined,
   onClose: () => undefined,
 };

@@ -28,8 +28,8 @@ export class SessionServer implements AsyncDisposable {
   /** All sessions, ended ones too, in order. */
   readonly sessions: ServedSession[] = [];
   readonly url: string;
-  /** Status of all answers, instead of serving; undefined to serve. */
-  outage: number | undefined;
+  /** Status of all answers, instead of serving, or `cut` to close each connection; undefined to serve. */
+  outage: number | 'cut' | undefined;
   /** True to refuse further sessions with 503. */
   isFull = false;
   readonly #transports: Map<string, StreamableHTTPServerTransport>;
@@ -70,7 +70,8 @@ export class SessionServer implements AsyncDisposable {
     const session = this.sessions.find((each) => each.id === id);
     session?.requests.push(`${request.method ?? ''} ${methodOf(body)}`.trim());
     const transport = this.#transports.get(String(id));
-    if (this.outage !== undefined) response.writeHead(this.outage).end();
+    if (this.outage === 'cut') response.destroy();
+    else if (this.outage !== undefined) response.writeHead(this.outage).end();
     else if (transport !== undefined) await transport.handleRequest(request, response, body);
     else if (id !== undefined) response.writeHead(404).end('Session not found');
     else if (this.isFull) response.writeHead(503).end();

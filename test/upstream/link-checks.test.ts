@@ -241,3 +241,40 @@ test('a connection is in use while its server is asked before a listing', TIMEOU
   await listing;
   assert.equal(link.connection.isClosed, false);
 });
+
+for (const { unanswered, phase } of [
+  { unanswered: ['tools/call'], phase: 'ready' },
+  { unanswered: ['tools/call', 'ping'], phase: 'ready' },
+  { unanswered: ['tools/call', 'ping', 'tools/list'], phase: 'failed' },
+]) {
+  // REL-10
+  test(`a remote server that does not answer ${unanswered.join(', ')} is ${phase}`, TIMEOUT, async () => {
+    let isDown = false;
+    const isUnanswered = ({ method }: { readonly method: string }) => isDown && unanswered.includes(method);
+    const memory = memoryUpstream({
+      request: (peer, request) => {
+        if (isUnanswered(request)) peer.fail(request.id, failure(503));
+        else peer.send(result(request, {}));
+      },
+      hold: async (peer, request) => {
+        if (isUnanswered(request)) peer.fail(request.id, failure(503));
+      },
+    });
+    await using at = new GatewayParts({ up: { memory, target: REMOTE, isolation: 'shared' } });
+    const upstream = at.upstream('up');
+    await upstream.refresh('legacy', NO_FEATURES, '');
+    const { connection } = await upstream.link(at.session().session);
+    isDown = true;
+    const limits = { timeoutMs: 60_000, maxMs: 60_000, progress: false, context: undefined } as const;
+    await assert.rejects(connection.call('tools/call', undefined, limits).answer);
+    const lists = unanswered.includes('ping') ? 2 : 1;
+    await memory.until(() => (memory.requests('ping').length > 0 ? true : undefined));
+    await memory.until(() => (memory.requests('tools/list').length >= lists ? true : undefined));
+    for (let turn = 0; turn < 5; turn++) await nextTurn();
+    if (phase === 'failed') await waitUntil(() => upstream.lifecycle.phase === phase);
+    assert.equal(upstream.lifecycle.phase, phase);
+    isDown = false;
+    await waitUntil(() => upstream.lifecycle.phase === 'ready');
+    assert.equal(upstream.lifecycle.reason, undefined);
+  });
+}

@@ -152,12 +152,13 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
     case 'asked':
       if (event.answers) return afterAnswer(state);
       return state.phase === 'degraded' ? { ...state, phase: 'failed' } : state;
-    case 'listed':
-      if (state.phase === 'failed') return afterAnswer(state);
+    case 'listed': {
       // A listing over an open connection does not end the pause before further ones.
-      return (state.phase === 'degraded' && state.retryAtMs <= nowMs) || state.phase === 'needs-authorization'
+      const isOver = state.phase === 'needs-authorization' || state.retryAtMs <= nowMs;
+      return isOver && (state.phase === 'degraded' || isFailed(state))
         ? { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 }
-        : state;
+        : afterAnswer(state);
+    }
     case 'stopped':
       return { ...state, phase: 'stopped', reason: undefined, detail: undefined };
   }

@@ -91,6 +91,12 @@ export function isAnsweredByStatus({ cause }: GatewayError): boolean {
   return cause.status >= 400 && cause.status < 500;
 }
 
+/** Returns whether a remote server may be down. A request was not sent or not answered, or a proxy may have answered it. */
+export function mayBeDown(error: GatewayError): boolean {
+  if (error.cause instanceof HttpStatusError) return error.cause.status >= 500;
+  return (error.code === 'upstream-unavailable' || error.code === 'upstream-lost') && !isOfCredentials(error);
+}
+
 /** Statuses with which a server of 2024-11-05 answers an unexpected POST. */
 const NOT_STREAMABLE: ReadonlySet<number> = new Set([400, 404, 405]);
 

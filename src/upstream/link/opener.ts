@@ -11,7 +11,7 @@ import { type Era, eraOf, LATEST_LEGACY, type LegacyRevision } from '../../proto
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { EarlyMessages } from './early-messages.ts';
-import { hasNoStream, isNotStreamable, isRefusedByStatus, isUnauthorized } from './era-evidence.ts';
+import { hasNoStream, isNotStreamable, isRefusedByStatus, isUnauthorized, mayBeDown } from './era-evidence.ts';
 import {
   dropAll,
   dropExpired,
@@ -45,6 +45,8 @@ export interface LinkEvents<Context, User extends LinkUser> {
   onUnauthorized(link: Link<Context, User>, error: GatewayError): void;
   /** A request was refused in a way that may be about the handshake: the server may have been deployed anew. */
   onRefused(link: Link<Context, User>): void;
+  /** A request has failed in a way that may be about all: a remote server may be down. */
+  onMaybeDown(link: Link<Context, User>): void;
   /** The connection has closed, on either side. */
   onClose(link: Link<Context, User>, error: GatewayError): void;
 }
@@ -282,6 +284,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
             if (link === undefined) return;
             if (isUnauthorized(error)) events.onUnauthorized(link, error);
             else if (!isBackground && isRefusedByStatus(error)) events.onRefused(link);
+            else if (!isBackground && !attempt.transport.isProcess && mayBeDown(error)) events.onMaybeDown(link);
           },
           onError: (error, isBackground) => {
             if (link === undefined || isBackground || connection.mayKeepState) return;

@@ -68,6 +68,7 @@ async function failureOf(command: string, args: readonly string[], clientEra: Er
       onClose: () => {},
       onUnauthorized: () => {},
       onRefused: () => {},
+      onMaybeDown: () => {},
     },
     AbortSignal.timeout(START_MS),
   );
