@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MAX_TIMER_MS } from '../deadline.ts';
 import type { Era } from '../protocol/revisions.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { type ClientFeatures, NO_FEATURES } from './link/link.ts';
@@ -45,10 +47,18 @@ export class ListingRetries {
 
   /** Lists for one kind of clients after another. One that fails comes last at the next attempt. @throws {GatewayError} if one fails. */
   async #listFailed(era: Era, failed: Map<string, ClientFeatures>): Promise<void> {
+    await this.#awaitPause(era);
     for (const [capabilityKey, features] of failed) {
       failed.delete(capabilityKey);
       await this.#parts.refresh(era, features);
     }
     this.#failed.delete(era);
+  }
+
+  /** Failed starts for clients may have prolonged the pause meanwhile. A listing within it would leave the upstream degraded, and end the retries. */
+  async #awaitPause(era: Era): Promise<void> {
+    const { waitMs, signal } = this.#parts;
+    for (let ms = waitMs(era); ms > 0 && !signal.aborted; ms = waitMs(era))
+      await sleep(Math.min(ms, MAX_TIMER_MS), undefined, { signal, ref: false }).catch(() => undefined);
   }
 }

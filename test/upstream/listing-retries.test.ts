@@ -13,7 +13,7 @@ function kind(capabilityKey: string): ClientFeatures {
 }
 
 /** The retries of an upstream whose listings for these kinds fail. */
-function retries(failing: ReadonlySet<string>) {
+function retries(failing: ReadonlySet<string>, waitMs = () => 0) {
   const listed: string[] = [];
   const all = new ListingRetries({
     refresh: async (era, features) => {
@@ -22,7 +22,7 @@ function retries(failing: ReadonlySet<string>) {
       all.add(era, features);
       throw new Error('not yet');
     },
-    waitMs: () => 0,
+    waitMs,
     signal: new AbortController().signal,
   });
   return { all, listed };
@@ -77,4 +77,19 @@ test('lists that were read meanwhile are not read again', TIMEOUT, async (t) => 
     100,
   );
   assert.deepEqual(listed, ['b']);
+});
+
+// N-62
+test('lists are read after a pause, also if it was prolonged meanwhile', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let waits = 0;
+  // It is asked for before the first sleep, and after each.
+  const waitMs = () => (++waits <= 3 ? 10_000 : 0);
+  const { all, listed } = retries(new Set(), waitMs);
+  all.add('legacy', kind('a'));
+  await time.passUntil(
+    waitUntil(() => listed.length > 0),
+    100,
+  );
+  assert.deepEqual([listed, waits], [['a'], 4]);
 });
