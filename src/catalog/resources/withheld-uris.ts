@@ -13,7 +13,7 @@ export class WithheldUris {
   /** Whether one of them cannot be compared with a URI, or there are too many. */
   readonly #isUnclear: boolean;
 
-  /** @param onLimit runs when a URI, a template or all of them are too long, or a template takes too many steps or has too many expressions. */
+  /** @param onLimit runs when one of them or all together are too long, or a template takes too many steps or has too many expressions. */
   constructor(uris: readonly string[], templates: readonly string[], onLimit?: (limit: LimitName) => void) {
     const chars = [...uris, ...templates].reduce((sum, one) => sum + one.length, 0);
     const isMany = chars > LIMITS.withheldUriChars;
