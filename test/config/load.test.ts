@@ -512,7 +512,10 @@ const safety = [
     'redis: {url: "redis://:secret@a:6379,b:123456"}',
     'auth: {jwt: [{issuer: i, jwksUrl: "https://x:0070000/jwks"}]}',
   ].map((gateway) => ({ gateway, refused: /: expected a port from 1 to 65535, got (?:"https|text)/ })),
-  { gateway: 'allowedOrigins: ["*"]', refused: /expected scheme, host and port alone/ },
+  ...['*', 'null', 'https://*.example.com', 'app://*', 'file://', 'tauri://me:pw@localhost'].map((origin) => ({
+    gateway: `allowedOrigins: ["${origin}"]`,
+    refused: /expected scheme, host and port alone/,
+  })),
   { gateway: 'allowedOrigins: ["https://a.example.com/path"]', refused: /expected scheme, host and port alone/ },
 ];
 
@@ -621,11 +624,11 @@ test('a secret in a file that every user can read is a warning, and not shown', 
 
 test('public names are normalised', async () => {
   const { config } = await loadText(
-    `${ONE}gateway: {publicUrl: "HTTPS://MCP.Example.com:443/", allowedHosts: [A.Example.com], allowedOrigins: ["https://B.example.com"]}`,
+    `${ONE}gateway: {publicUrl: "HTTPS://MCP.Example.com:443/", allowedHosts: [A.Example.com], allowedOrigins: ["https://B.example.com:443/", "tauri://localhost", "chrome-extension://abcd/"]}`,
   );
   assert.equal(config.publicUrl, 'https://mcp.example.com');
   assert.deepEqual(config.allowedHosts, ['a.example.com']);
-  assert.deepEqual(config.allowedOrigins, ['https://b.example.com']);
+  assert.deepEqual(config.allowedOrigins, ['https://b.example.com', 'tauri://localhost', 'chrome-extension://abcd']);
 });
 
 test('a file that is missing, too large, a folder or not text is refused', async () => {

@@ -7,11 +7,14 @@ import { shortened } from '../support/test-name.ts';
 /** `$S` is a session of alice's at 2025-11-25, `$M` one that may batch, `$V` one at the view `files`, `$E` one that ended. */
 const SESSIONS = ['$S', '$M', '$V', '$E'] as const;
 
+/** The configured origins. */
+const ORIGINS = ['https://app.example.com', 'tauri://localhost'];
+
 let edge: Edge;
 const ids = new Map<string, string>();
 
 before(async () => {
-  edge = await startEdge({ allowedOrigins: ['https://app.example.com'], limits: { bodyBytes: 2_000 } }, BY_NAME);
+  edge = await startEdge({ allowedOrigins: ORIGINS, limits: { bodyBytes: 2_000 } }, BY_NAME);
   const alice = { authorization: 'Bearer alice' };
   ids.set('$S', await initialize(`${edge.url}/mcp`, '2025-11-25', alice));
   ids.set('$M', await initialize(`${edge.url}/mcp`, '2025-03-26', alice));
@@ -144,6 +147,7 @@ const cases: readonly Case[] = [
   { when: 'an origin that is not ours', headers: { ...S, origin: 'http://evil.example' }, body: PING, status: 403 },
   { when: 'the origin null', headers: { ...S, origin: 'null' }, body: PING, status: 403 },
   { when: 'an allowed origin', headers: { ...S, origin: 'https://app.example.com' }, body: PING, status: 200 },
+  { when: 'an allowed origin of an app', headers: { ...S, origin: 'tauri://localhost' }, body: PING, status: 200 },
   { when: 'a cross-site request', headers: { ...S, 'sec-fetch-site': 'cross-site' }, body: PING, status: 403 },
   { when: 'a bad host and no token', headers: { ...NOBODY, host: 'evil.example' }, status: 403 },
   { when: 'an unknown endpoint', path: '/mcp/nothing', headers: S, body: PING, status: 404, code: -31004 },
@@ -273,8 +277,8 @@ for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, cod
     if (status === 202 || status === 204) assert.equal(got.text, '');
     assert.equal(got.headers.allow, allow);
     if (status === 401) assert.match(got.headers['www-authenticate'] ?? '', /^Bearer/);
-    const isOurs = headers['origin'] === 'https://app.example.com';
-    assert.equal(got.headers['access-control-allow-origin'], isOurs ? 'https://app.example.com' : undefined);
+    const isOurs = ORIGINS.includes(headers['origin'] ?? '');
+    assert.equal(got.headers['access-control-allow-origin'], isOurs ? headers['origin'] : undefined);
     const readable = got.headers['access-control-expose-headers'];
     assert.equal(readable, isOurs ? 'mcp-session-id, www-authenticate' : undefined);
     assert.equal(got.headers['access-control-allow-credentials'], undefined);

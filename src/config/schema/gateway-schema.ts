@@ -11,7 +11,20 @@ import { KEY_COMMAND, randomKey } from './random-key.ts';
 import { parseRedisUrl } from './redis-url.ts';
 import { serverTls } from './tls-schema.ts';
 import { ratesSchema, repeatsSchema } from './rates-schema.ts';
-import { address, count, duration, flag, networks, oneOf, origin, parsedBy, size, text, texts } from './scalars.ts';
+import {
+  address,
+  count,
+  duration,
+  flag,
+  networks,
+  oneOf,
+  origin,
+  pageOrigin,
+  parsedBy,
+  size,
+  text,
+  texts,
+} from './scalars.ts';
 
 const limits = z.strictObject({
   body: size('1KiB', '1GiB').prefault('4MiB').describe('One HTTP request from a client.'),
@@ -184,9 +197,11 @@ export const gatewaySchema = z.strictObject({
     .prefault([])
     .describe('Host names accepted in `Host` besides loopback names and that of publicUrl.'),
   allowedOrigins: z
-    .array(origin(), { error: 'expected a list of origins' })
+    .array(pageOrigin(), { error: 'expected a list of origins' })
     .prefault([])
-    .describe('Origins of web pages that may send requests, besides those of the gateway itself.'),
+    .describe(
+      'Origins of web pages that may send requests, besides those of the gateway itself. Those of apps may have a scheme of their own, such as "tauri://localhost".',
+    ),
   trustedProxies: networks()
     .prefault([])
     .describe(

@@ -118,13 +118,27 @@ export function address() {
     .transform(parsedBy(parseAddress, ADDRESS_EXPECTED));
 }
 
+const ORIGIN_EXPECTED = 'expected scheme, host and port alone, such as "https://mcp.example.com"';
+
 /** Schema of an origin: scheme, host and port, without a trailing slash. */
 export function origin() {
-  const error = 'expected scheme, host and port alone, such as "https://mcp.example.com"';
   return z
-    .string({ error })
-    .regex(/^https?:\/\/[^/?#@\s]+\/?$/i, { error })
-    .transform(parsedBy((value) => URL.parse(value)?.origin, error));
+    .string({ error: ORIGIN_EXPECTED })
+    .regex(/^https?:\/\/[^/?#@\s]+\/?$/i, { error: ORIGIN_EXPECTED })
+    .transform(parsedBy((value) => URL.parse(value)?.origin, ORIGIN_EXPECTED));
+}
+
+/** Schema of an origin of a page, which may be one of an app with a scheme of its own. */
+export function pageOrigin() {
+  const parse = (value: string) => {
+    const url = URL.parse(value);
+    // The URL standard gives such a scheme no origin.
+    return url?.origin === 'null' ? `${url.protocol}//${url.host}` : url?.origin;
+  };
+  return z
+    .string({ error: ORIGIN_EXPECTED })
+    .regex(/^[a-z][a-z\d+.-]*:\/\/[^/?#@*\s]+\/?$/i, { error: ORIGIN_EXPECTED })
+    .transform(parsedBy(parse, ORIGIN_EXPECTED));
 }
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
