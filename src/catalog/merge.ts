@@ -1,11 +1,11 @@
 import { isRecord } from '../json/record.ts';
 import { RawObject } from '../json/json.ts';
 import { featuresOf, isModernRevision, type Revision } from '../protocol/revisions.ts';
-import { supportsToolTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
+import { TASKS_EXTENSION } from '../protocol/tasks.ts';
 import { unlessMalformed } from '../json/malformed.ts';
-import type { Offer } from './offer.ts';
+import { hasCoreTasks, type Offer } from './offer.ts';
 import { visibleText } from './items/texts.ts';
-import type { View } from './view.ts';
+import type { View, ViewUpstream } from './view.ts';
 
 /** The extensions that the gateway can route and rewrite. Instead of others, peers use the core protocol. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui', TASKS_EXTENSION];
@@ -26,9 +26,12 @@ function mergeSettings(settings: readonly Readonly<Record<string, unknown>>[]): 
   return Object.fromEntries(merged);
 }
 
-function extensionsOf(offers: readonly Offer[]): Readonly<Record<string, unknown>> | undefined {
+function extensionsOf(
+  offers: readonly Offer[],
+  lasting: readonly Offer[],
+): Readonly<Record<string, unknown>> | undefined {
   const extensions = EXTENSIONS.flatMap((extension) => {
-    const settings = offers.flatMap((offer) => {
+    const settings = (extension === TASKS_EXTENSION ? lasting : offers).flatMap((offer) => {
       const value = declared(offer, 'extensions', extension);
       if (extension === TASKS_EXTENSION && hasCoreTasks(offer)) return [{}];
       return isRecord(value) ? [value] : [];
@@ -38,18 +41,17 @@ function extensionsOf(offers: readonly Offer[]): Readonly<Record<string, unknown
   return extensions.length === 0 ? undefined : Object.fromEntries(extensions);
 }
 
-/** Returns whether the upstream has tasks of 2025-11-25, which clients of the tasks extension get as its tasks. */
-function hasCoreTasks({ revision, capabilities }: Offer): boolean {
-  return !isModernRevision(revision) && unlessMalformed(() => supportsToolTasks(capabilities), false);
+/** Returns whether a connection to the upstream outlives a call, so that it can keep tasks and subscriptions. */
+function isLasting({ isPerCall, isRemote }: ViewUpstream, { revision }: Offer): boolean {
+  return isPerCall !== true || (isRemote && isModernRevision(revision));
 }
 
 /**
  * Returns the tasks capability of 2025-11-25. The gateway itself answers `tasks/list`; `tasks/cancel` needs an upstream
  * that declares it.
  */
-function coreTasksOf(view: View, offers: ReadonlyMap<string, Offer>): object | undefined {
-  const lasting = view.upstreams.filter(({ isPerCall }) => isPerCall !== true);
-  const withTasks = lasting.flatMap(({ id }) => offers.get(id) ?? []).filter(hasCoreTasks);
+function coreTasksOf(lasting: readonly Offer[]): object | undefined {
+  const withTasks = lasting.filter(hasCoreTasks);
   if (withTasks.length === 0) return undefined;
   const cancel = withTasks.some((offer) => isRecord(declared(offer, 'tasks', 'cancel')));
   return { list: {}, ...(cancel ? { cancel: {} } : {}), requests: { tools: { call: {} } } };
@@ -78,7 +80,11 @@ export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject
  */
 export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>): RawObject {
   const known = view.upstreams.flatMap(({ id }) => offers.get(id) ?? []);
-  const subscribe = known.some((offer) => declared(offer, 'resources', 'subscribe') === true);
+  const lasting = view.upstreams.flatMap((upstream) => {
+    const offer = offers.get(upstream.id);
+    return offer !== undefined && isLasting(upstream, offer) ? [offer] : [];
+  });
+  const subscribe = lasting.some((offer) => declared(offer, 'resources', 'subscribe') === true);
   const logging = known.some((offer) => offer.capabilities.raw('logging')?.startsWith('{'));
   return RawObject.of({
     logging: logging ? {} : undefined,
@@ -86,8 +92,8 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
     prompts: { listChanged: true },
     resources: subscribe ? { subscribe: true, listChanged: true } : { listChanged: true },
     tools: { listChanged: true },
-    tasks: coreTasksOf(view, offers),
-    extensions: extensionsOf(known),
+    tasks: coreTasksOf(lasting),
+    extensions: extensionsOf(known, lasting),
   });
 }
 

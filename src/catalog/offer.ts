@@ -3,7 +3,8 @@ import { RawObject, rawItems } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
 import { pseudonymsIn } from '../protocol/meta.ts';
-import type { Era } from '../protocol/revisions.ts';
+import { type Era, isModernRevision } from '../protocol/revisions.ts';
+import { supportsToolTasks } from '../protocol/tasks.ts';
 import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
 import { type Caching, isCaching } from './caching.ts';
@@ -32,6 +33,11 @@ export interface Offer {
   readonly withheld?: readonly Withheld[];
   /** True if the lock refuses the whole upstream. */
   readonly isRefused?: boolean;
+}
+
+/** Returns whether the upstream has tasks of 2025-11-25, which clients of the tasks extension get as its tasks. */
+export function hasCoreTasks({ revision, capabilities }: Offer): boolean {
+  return !isModernRevision(revision) && unlessMalformed(() => supportsToolTasks(capabilities), false);
 }
 
 /** The record of an item that the lock withholds. */

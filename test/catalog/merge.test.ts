@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import * as fc from '../support/fast-check.ts';
 import { mergeCapabilities, mergeInstructions } from '../../src/catalog/merge.ts';
 import type { Offer } from '../../src/catalog/offer.ts';
+import type { ViewUpstream } from '../../src/catalog/view.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { bare, offer, upstream, view } from './fixtures.ts';
 
@@ -55,6 +56,19 @@ test('the settings of a supported extension are merged', () => {
     ...PLAIN,
     extensions: { 'io.modelcontextprotocol/ui': {} },
   });
+});
+
+test('nothing that outlives a call is declared for upstreams with isolation call', () => {
+  const declared = '{"resources":{"subscribe":true},"tasks":{"requests":{"tools":{"call":{}}}}}';
+  const at = (own: Partial<ViewUpstream>, revision = '2025-11-25') => {
+    const parsed = offer({ capabilities: RawObject.parse(declared), revision });
+    return JSON.parse(mergeCapabilities(view([upstream('a', own)]), new Map([['a', parsed]])).toString());
+  };
+  assert.deepEqual(at({ isPerCall: true }), PLAIN);
+  assert.deepEqual(at({ isPerCall: true, isRemote: true }), PLAIN);
+  assert.deepEqual(at({ isPerCall: true, isRemote: false }, '2026-07-28'), PLAIN);
+  // Over HTTP each request of 2026-07-28 is independent, whatever the isolation is.
+  assert.equal(at({ isPerCall: true, isRemote: true }, '2026-07-28').resources.subscribe, true);
 });
 
 // M-028

@@ -59,6 +59,41 @@ test('isolation call: a client of 2025-11-25 sees no tasks, and gets outcomes', 
   assert.deepEqual(await client.result('tools/call', toolCall('job')), DONE);
 });
 
+test('tools of upstreams without tasks say nothing of tasks', TIMEOUT, async () => {
+  const tools = ['required', 'optional', 'forbidden'].map((taskSupport) => ({
+    name: taskSupport,
+    inputSchema: { type: 'object' },
+    execution: { taskSupport },
+  }));
+  const discovered = { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } };
+  const modern = memoryUpstream({
+    isRaw: true,
+    lists: { tools },
+    request: (peer, request) => peer.send(result(request, { resultType: 'complete', ...discovered, ...DONE })),
+  });
+  const other = coreTaskUpstream().memory;
+  const legacy = memoryUpstream({ lists: { tools } });
+  await using gateway = await testCore({
+    other: { memory: other },
+    legacy: { memory: legacy },
+    modern: { memory: modern, era: 'modern' },
+  });
+  const client = await gateway.connect();
+  const { tools: listed } = await client.result('tools/list');
+  assert.ok(Array.isArray(listed));
+  const support = listed.map((tool) => [member(tool, 'name'), member(member(tool, 'execution'), 'taskSupport')]);
+  assert.deepEqual(support, [
+    ['other__job', 'required'],
+    ['other__either', 'optional'],
+    ['legacy__required', undefined],
+    ['legacy__optional', undefined],
+    ['legacy__forbidden', 'forbidden'],
+    ['modern__required', undefined],
+    ['modern__optional', undefined],
+    ['modern__forbidden', 'forbidden'],
+  ]);
+});
+
 // M-021
 test('a requested task has one sealed id from start to end', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();

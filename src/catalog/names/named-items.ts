@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto';
 import { type MirroredParam, readMirrored } from '../../protocol/framing/mirrored-params.ts';
 import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
+import { withoutTaskSupport } from '../../protocol/tasks.ts';
 import { RawObject } from '../../json/json.ts';
 import { quarantine, type Quarantined, readItem, type Reading } from '../item.ts';
-import type { Offer } from '../offer.ts';
+import { hasCoreTasks, type Offer } from '../offer.ts';
 import { publishedText, toolTextFor } from '../publish.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { oncePer } from '../weak-cache.ts';
@@ -21,7 +22,7 @@ export interface Target {
 
 /** A tool or prompt as its upstream lists it. */
 export interface Source {
-  /** The repaired item; otherwise as the upstream sent it. */
+  /** The repaired item, without support of tasks that its upstream does not declare; otherwise as the upstream sent it. */
   readonly item: RawObject;
   /** True if the upstream speaks 2026-07-28. */
   readonly isModern: boolean;
@@ -104,6 +105,7 @@ function makeItems(
   const prefixes = prefixesOf(view);
   const prefix = publishedPrefix(upstream);
   const isModern = isModernRevision(offer.revision);
+  const hasTasks = kind === 'prompt' || hasCoreTasks(offer);
   const listed = kind === 'tool' ? offer.tools : offer.prompts;
   const items = listed.slice(start, partEnd(listed, start)).map((raw, index): NamedItem => {
     const reading = readItem(kind, raw, isModern);
@@ -123,10 +125,22 @@ function makeItems(
     const isRenamed = kind === 'tool' && Object.hasOwn(view.renames, prefixedName);
     const name = isRenamed ? (view.renames[prefixedName] ?? prefixedName) : prefixedName;
     const headerParams = kind === 'tool' ? headerParamsOf(item) : NO_PARAMS;
-    const published = { name, target: { upstream: upstream.id, name: key }, source: { item, isModern, headerParams } };
+    const source = { item: hasTasks ? item : withoutTasks(item), isModern, headerParams };
+    const published = { name, target: { upstream: upstream.id, name: key }, source };
     return { reading, prefixedName, published, quarantined: undefined };
   });
   return { kind, upstream, start, items };
+}
+
+const makeWithoutTasks = oncePer(withoutTaskSupport);
+
+/**
+ * Returns a tool of an upstream without tasks. Clients of one ignore what its tools say of tasks. Those of the gateway, which may have
+ * tasks of other upstreams, would call the tool as a task, or not at all.
+ */
+function withoutTasks(tool: RawObject): RawObject {
+  const support = tool.object('execution')?.string('taskSupport');
+  return support === undefined || support === 'forbidden' ? tool : makeWithoutTasks(tool);
 }
 
 /** The texts of published items, at their positions; empty for other items. */

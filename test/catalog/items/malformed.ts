@@ -149,7 +149,8 @@ const LIST = { tool: 'tools', prompt: 'prompts', resource: 'resources', template
 /** The lists of one upstream with these items between good ones. */
 export function catalogWith(kind: ItemKind, items: readonly RawObject[], upstreamRevision: string): Catalog {
   const [first, last] = GOOD[kind];
-  const listed = offer({ revision: upstreamRevision, [LIST[kind]]: [first, ...items, last] });
+  const capabilities = RawObject.of({ tasks: { requests: { tools: { call: {} } } } });
+  const listed = offer({ revision: upstreamRevision, capabilities, [LIST[kind]]: [first, ...items, last] });
   return catalogOf(view([bare('a', { isRemote: false })]), { a: listed });
 }
 
