@@ -10,6 +10,7 @@ import { isPrivate } from '../upstream/link/link.ts';
 import type { ConnectionHolder, Link } from './exchange/connection-holder.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import { DEFAULT_LEVEL } from './exchange/log-level.ts';
+import { opensPages } from './exchange/client-capabilities.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
 import type { ChangedLists } from './lists/changes/changed-lists.ts';
@@ -139,8 +140,11 @@ export class NotificationRouter {
       return;
     }
     if (!to.client.dialect.acceptsOtherNotifications) return;
+    const isCompletion = method === 'notifications/elicitation/complete';
+    // Others have got the page as text, without its id.
+    if (isCompletion && !opensPages(to.client)) return;
     const mapped =
-      method === 'notifications/elicitation/complete' && elicitationId !== undefined
+      isCompletion && elicitationId !== undefined
         ? params?.with(
             'elicitationId',
             JSON.stringify(elicitationIdToClient(viewOf(link, to), link.upstream, elicitationId)),

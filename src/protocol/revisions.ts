@@ -57,6 +57,8 @@ export interface RevisionFeatures {
   readonly coreTasks: boolean;
   /** Tasks are an extension, which peers declare. */
   readonly tasksExtension: boolean;
+  /** Clients can say that their roots have changed. */
+  readonly rootsListChanged: boolean;
   /** Clients read lists with URIs that are not URLs. Python clients of other revisions refuse a whole list with one. */
   readonly anyUris: boolean;
 }
@@ -74,6 +76,7 @@ const BASE: RevisionFeatures = {
   samplingTools: false,
   coreTasks: false,
   tasksExtension: false,
+  rootsListChanged: true,
   anyUris: false,
 };
 
@@ -93,7 +96,14 @@ const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
   '2025-03-26': { ...BASE, batches: true, audio: true },
   '2025-06-18': JUNE_2025,
   '2025-11-25': { ...JUNE_2025, priming: true, urlElicitation: true, samplingTools: true, coreTasks: true },
-  '2026-07-28': { ...JUNE_2025, urlElicitation: true, samplingTools: true, tasksExtension: true, anyUris: true },
+  '2026-07-28': {
+    ...JUNE_2025,
+    urlElicitation: true,
+    samplingTools: true,
+    tasksExtension: true,
+    rootsListChanged: false,
+    anyUris: true,
+  },
 };
 
 export function featuresOf(revision: Revision): RevisionFeatures {

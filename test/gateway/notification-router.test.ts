@@ -178,7 +178,7 @@ test('a completed URL elicitation ends its wait, whoever it can be attributed to
   const upstreams = { up: { memory: quiet(), isolation: 'shared' }, other: { memory: quiet() } } as const;
   const { at, router, dropped, urlElicitations } = await routing(upstreams);
   await using _ = at;
-  const [{ session }, { client, group }] = [at.session(), at.group()];
+  const [{ session }, { client, group }] = [at.session({ capabilities: { elicitation: { url: {} } } }), at.group()];
   const link = await at.upstream('up').link(session);
   const [legacy, modern] = [at.exchange(session, session), at.exchange(client, group)];
   for (const about of [legacy.exchange, modern.exchange, undefined]) {
@@ -189,6 +189,17 @@ test('a completed URL elicitation ends its wait, whoever it can be attributed to
   }
   assert.deepEqual(legacy.stream.notifications, [[COMPLETE, { elicitationId: 'up:e of 2025-11-25' }]]);
   assert.deepEqual([modern.stream.messages, dropped], [[], ['notification-unattributable']]);
+});
+
+test('a client that opens no pages is not told that one is complete', TIMEOUT, async () => {
+  const { at, router, dropped } = await routing({ up: { memory: quiet() } });
+  await using _ = at;
+  for (const revision of ['2025-06-18', '2025-11-25'] as const) {
+    const { session, stream } = at.session({ revision, capabilities: { elicitation: { form: {} } } });
+    const link = await at.upstream('up').link(session);
+    router.onNotification(link, notification(COMPLETE, { elicitationId: 'e' }), undefined);
+    assert.deepEqual([stream.messages, dropped], [[], []], revision);
+  }
 });
 
 test('an unknown notification of no call waits for the next stream of its session', TIMEOUT, async () => {

@@ -40,6 +40,7 @@ export function forwardableCapabilities(
   if (!features.elicitation) clientCapabilities = clientCapabilities.with('elicitation', undefined);
   if (!features.coreTasks) clientCapabilities = clientCapabilities.with('tasks', undefined);
   if (!features.urlElicitation) clientCapabilities = withoutMember(clientCapabilities, 'elicitation', 'url');
+  if (!features.rootsListChanged) clientCapabilities = withoutMember(clientCapabilities, 'roots', 'listChanged');
   if (!features.samplingTools)
     clientCapabilities = withoutMember(withoutMember(clientCapabilities, 'sampling', 'tools'), 'sampling', 'context');
   const extensions = declared.object('extensions');
@@ -89,6 +90,11 @@ export function declaresAll(declared: RawObject, wanted: unknown): boolean {
     const own = declared.object(name) ?? RawObject.EMPTY;
     return declaresAll(name === 'elicitation' && own.raw('url') === undefined ? own.with('form', '{}') : own, parts);
   });
+}
+
+/** Returns whether a client can be sent to a page. */
+export function opensPages({ clientCapabilities }: { readonly clientCapabilities: RawObject }): boolean {
+  return clientCapabilities.object('elicitation')?.raw('url') !== undefined;
 }
 
 /** Returns whether a client with these capabilities can be asked anything at all. */

@@ -26,7 +26,7 @@ import {
   withStamp,
 } from '../../protocol/translation/upgrade.ts';
 import type { ClientDialect } from '../dialects/client-dialect.ts';
-import { declaresAll } from '../exchange/client-capabilities.ts';
+import { declaresAll, opensPages } from '../exchange/client-capabilities.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { namesUnlistedItem } from '../exchange/route.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
@@ -235,10 +235,6 @@ export function upgradedAnswer(answer: Answer): Answer {
 export function toolFailure(text: string): Result {
   const result = RawObject.of({ content: [{ type: 'text', text }], isError: true });
   return { kind: 'result', result: result.toString() };
-}
-
-function opensPages({ clientCapabilities }: Client): boolean {
-  return clientCapabilities.object('elicitation')?.raw('url') !== undefined;
 }
 
 /** Returns an error that names pages, with their URLs in its text. The user of a client that cannot open them can read it. */

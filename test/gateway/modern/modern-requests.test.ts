@@ -127,6 +127,13 @@ for (const [who, capabilities, entry] of [
   });
 }
 
+test('a legacy upstream is not told of changes of roots that a modern client cannot report', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: TOOLS } });
+  await using gateway = await testCore({ up: { memory } });
+  await call(gateway, {}, { ...ANN, capabilities: { roots: { listChanged: true } } });
+  assert.deepEqual(memory.peers.map(({ capabilities }) => capabilities.raw('roots')).at(-1), '{}');
+});
+
 test('a call whose page was not opened is a failed tool, and is not sent again', TIMEOUT, async (t) => {
   // A wait for the visit would not end.
   stopTime(t);
