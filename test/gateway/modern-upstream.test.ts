@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
 import { stream } from '../fixtures/servers/http-harness.ts';
+import { testCore } from '../support/core.ts';
 import { modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
@@ -232,4 +234,46 @@ test('an error reaches clients with the numbers and the order of its data', TIME
   ]) {
     assert.ok(got.text.includes(error), got.text);
   }
+});
+
+test('what comes late on a stream that was replaced has no members of 2026-07-28', TIMEOUT, async () => {
+  const subscriptionId = 'io.modelcontextprotocol/subscriptionId';
+  const notify = (method: string, id: unknown, params: object) =>
+    JSON.stringify({
+      jsonrpc: '2.0',
+      method: `notifications/${method}`,
+      params: { ...params, _meta: { [subscriptionId]: id } },
+    });
+  const capabilities = { tools: {}, resources: { subscribe: true } };
+  const memory: MemoryUpstream = memoryUpstream({
+    isRaw: true,
+    lists: { resources: ['a', 'b'].map((name) => ({ uri: `file:///${name}`, name })) },
+    request: (peer, request) => {
+      if (request.method !== 'subscriptions/listen') {
+        return peer.send(result(request, { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities }));
+      }
+      const notifications = request.params?.value('notifications');
+      return peer.send(notify('subscriptions/acknowledged', Number(request.id), { notifications }));
+    },
+    notification: (peer, { method, params }) => {
+      if (method !== 'notifications/cancelled') return;
+      const ended = params?.value('requestId');
+      peer.send(notify('resources/updated', ended, { uri: 'file:///a' }));
+      peer.send(notify('subscriptions/acknowledged', ended, { notifications: {} }));
+      peer.send(
+        notify('resources/updated', Number(memory.requests('subscriptions/listen').at(-1)?.id), { uri: 'file:///b' }),
+      );
+    },
+  });
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = await gateway.connect();
+  await client.result('resources/list');
+  for (const name of ['a', 'b']) await client.result('resources/subscribe', { uri: `up+file:///${name}` });
+  await client.until(() =>
+    client.listened.find((one) => 'params' in one && one.params?.string('uri') === 'up+file:///b'),
+  );
+  assert.deepEqual(
+    client.listened.map((one) => 'method' in one && [one.method, String(one.params)]),
+    ['a', 'b'].map((name) => ['notifications/resources/updated', JSON.stringify({ uri: `up+file:///${name}` })]),
+  );
 });

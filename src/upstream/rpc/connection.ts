@@ -19,7 +19,7 @@ import {
   type RpcError,
 } from '../../protocol/jsonrpc.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
-import { META } from '../../protocol/meta.ts';
+import { META, withoutMeta } from '../../protocol/meta.ts';
 import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { mayRequireInput } from '../../protocol/input-required.ts';
@@ -401,8 +401,14 @@ export class Connection<Context = unknown> {
     } else {
       const pending = this.#callOf(notification, about);
       const handler = pending?.options.onNotification;
-      if (handler === undefined) this.#events.onNotification(notification, pending?.context);
-      else handler(notification);
+      if (handler !== undefined) handler(notification);
+      else if (this.#modern === undefined || params === undefined)
+        this.#events.onNotification(notification, pending?.context);
+      else if (method !== 'notifications/subscriptions/acknowledged') {
+        // Its stream may have been replaced.
+        const own = { ...notification, params: withoutMeta(params, [META.subscriptionId]) };
+        this.#events.onNotification(own, pending?.context);
+      }
     }
   }
 
