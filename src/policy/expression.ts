@@ -33,7 +33,7 @@ const MACROS: ReadonlySet<string> = new Set(['all', 'exists', 'exists_one', 'map
 
 /** The variables whose values are known only when an item is called. */
 const LATE: ReadonlySet<string> = new Set(['args', 'now']);
-const ARGS: ReadonlySet<string> = new Set(['args']);
+export const ARGS: ReadonlySet<string> = new Set(['args']);
 
 /** The properties of an expression that follow from its text. */
 export interface Facts {
@@ -76,9 +76,16 @@ export function testedMembers(node: ASTNode, bound?: string): readonly ASTNode[]
 }
 
 /** Returns whether an expression reads one of these variables. */
-function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
+export function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
   if (node.op === 'id') return variables.has(node.args);
   return children(node).some((child) => reads(child, variables));
+}
+
+/** Returns the variables with values of the caller inside a call of a macro or function. @param late those around it. */
+export function boundIn(node: ASTNode, late: ReadonlySet<string>): ReadonlySet<string> {
+  if (node.op !== 'rcall' || !isMacro(node.args[0]) || !reads(node.args[1], late)) return late;
+  const [variable] = node.args[2];
+  return variable?.op === 'id' ? new Set([...late, variable.args]) : late;
 }
 
 /** Returns whether an expression may read the scopes of the principal: unless it names another member of it at each place. */
@@ -129,7 +136,7 @@ export function factsOf(ast: ASTNode): Facts {
       members.add(node.args[0].args);
     if (node.op === 'call' || node.op === 'rcall') {
       const [name] = node.args;
-      if (node.op === 'rcall' && MACROS.has(name)) return visitMacro(node.args[1], node.args[2], late, isInMacro);
+      if (node.op === 'rcall' && MACROS.has(name)) return visitMacro(node, node.args[1], late, isInMacro);
       if (!FUNCTIONS.has(name)) refused ??= `${name}() is not supported`;
       // The library reads durations by a regular expression that takes exponential time.
       if (name === 'duration' && !children(node).every(({ op }) => op === 'value')) {
@@ -146,13 +153,12 @@ export function factsOf(ast: ASTNode): Facts {
     for (const child of children(node)) visit(child, late, isInMacro);
   }
 
-  function visitMacro(range: ASTNode, body: readonly ASTNode[], late: ReadonlySet<string>, isInMacro: boolean): void {
+  function visitMacro(node: ASTNode, range: ASTNode, late: ReadonlySet<string>, isInMacro: boolean): void {
     hasMacro = true;
     if (isInMacro) refused ??= 'a macro inside a macro is not supported';
     visit(range, late, isInMacro);
-    const [variable] = body;
-    const bound = variable?.op === 'id' && reads(range, late) ? new Set([...late, variable.args]) : late;
-    for (const part of body.slice(1)) visit(part, bound, true);
+    const bound = boundIn(node, late);
+    for (const part of children(node).slice(2)) visit(part, bound, true);
   }
 
   visit(ast, LATE, false);

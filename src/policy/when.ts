@@ -4,6 +4,7 @@ import { isRecord } from '../json/record.ts';
 import { messageOf } from '../thrown.ts';
 import type { ClaimConfig, ClaimType } from './access-config.ts';
 import { type Facts, factsOf, isKnownByTime, isKnownEarly, testedMembers } from './expression.ts';
+import { registerStrict, strictText } from './strict.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
 
 const EXPRESSION_LIMITS = {
@@ -13,6 +14,8 @@ const EXPRESSION_LIMITS = {
   maxMapEntries: 64,
   maxCallArguments: 8,
 };
+/** More than {@link strictText} makes of an expression within the limits. */
+const STRICT_LIMITS = { maxAstNodes: 1_024, maxDepth: 240 };
 const MAX_CHARS = 4_096;
 /** The most values that the arguments may have for a condition with a macro, which looks at each of them. */
 const MAX_MACRO_VALUES = 1_000;
@@ -80,6 +83,7 @@ function environmentOf(claims: readonly ClaimConfig[]): Environment {
 /** Returns a function that compiles conditions over these claims. It returns the reason if it refuses one. */
 export function whenCompiler(claims: readonly ClaimConfig[]): (text: string) => When | string {
   const environment = environmentOf(claims);
+  const strict = registerStrict(environment.clone({ limits: STRICT_LIMITS }));
   return (text) => {
     if (text.length > MAX_CHARS) return `is longer than ${MAX_CHARS} characters`;
     const parsed = parse(environment, text);
@@ -91,8 +95,10 @@ export function whenCompiler(claims: readonly ClaimConfig[]): (text: string) => 
     const fault = testFault(environment, parsed.ast);
     if (fault !== undefined) return fault;
     if (checked.type !== 'bool') return `must be true or false, and is ${checked.type ?? 'of another type'}`;
+    const whole = facts.readsArgs ? strictly(strict, parsed.ast) : parsed;
+    if (typeof whole === 'string') return whole;
     try {
-      return compiled(environment, parsed, facts);
+      return compiled(partOf(environment, parsed.ast), whole, facts);
     } catch (thrown) {
       // The reason stands with the place of the condition in the config.
       return `cannot be compiled: ${messageOf(thrown)}`;
@@ -106,6 +112,14 @@ function parse(environment: Environment, text: string): ParseResult | string {
   } catch (thrown) {
     return thrown instanceof ParseError ? summaryOf(thrown) : `cannot be compiled: ${messageOf(thrown)}`;
   }
+}
+
+/** Returns an expression that fails where an argument has another type than what it is compared with. */
+function strictly(strict: Environment, ast: ASTNode): ParseResult | string {
+  const made = parse(strict, strictText(ast));
+  if (typeof made === 'string') return made;
+  const { error } = made.check();
+  return error === undefined ? made : summaryOf(error);
 }
 
 /** Returns the fault of a member that `has()` asks for and nothing ever has: the library does not check its operand. */
@@ -178,9 +192,8 @@ function partOf(environment: Environment, node: ASTNode): Part {
   return timed === undefined ? { kind: 'late' } : { kind: 'timed', evaluate: timed };
 }
 
-function compiled(environment: Environment, whole: ParseResult, facts: Facts): When {
+function compiled(early: Part, whole: ParseResult, facts: Facts): When {
   const { readsArgs, readsIdentity, readsScopes, readsTool, members, hasMacro } = facts;
-  const early = partOf(environment, whole.ast);
   return {
     readsArgs,
     readsIdentity,

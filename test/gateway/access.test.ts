@@ -236,6 +236,22 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.equal((await ada.ask('resources/read', { uri: 'repo+repo://public/a' })).error, undefined);
   });
 
+  // SEC-09
+  test(`an argument of another type slips past no rule (${era})`, TIMEOUT, async () => {
+    const deny = [{ tools: ['write'], when: 'args.force == true || has(args.opts.admin)' }];
+    await using place = await company(
+      accessOf({ all: { upstreams: ['repo'], deny } }, [{ roles: ['all'], anyone: true }]),
+    );
+    const ada = await connect(place.gateway, ADA);
+    const write = (args: object) => ada.ask('tools/call', { name: 'repo__write', arguments: args });
+    for (const force of [true, 'true', 1, 'yes', null, [true]])
+      assert.ok((await write({ force, opts: {} })).error !== undefined, JSON.stringify(force));
+    for (const opts of [{ admin: true }, '{"admin":true}', null])
+      assert.ok((await write({ force: false, opts })).error !== undefined, JSON.stringify(opts));
+    assert.equal(place.repo.requests('tools/call').length, 0);
+    assert.equal((await write({ force: false, opts: { a: 1 } })).error, undefined);
+  });
+
   // SEC-08
   test(`a reload that narrows rules holds at once (${era})`, TIMEOUT, async () => {
     await using place = await company();

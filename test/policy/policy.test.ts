@@ -368,6 +368,8 @@ const CONDITIONS = [
   'has(args.s) ? args.s.startsWith("x") : claims.dept == "hr"',
   'tool.readOnly || now.getHours() > 12',
   'args.l.all(v, v < 3)',
+  '!(args.n in [1, 2]) && args.s != "x"',
+  'args.l.exists(v, has(v.s)) || claims.dept == "hr"',
   '"eng" in principal.groups',
 ];
 
@@ -404,9 +406,9 @@ function caseOf(pick: (below: number) => number): Case {
   };
   const principal = { ...tokenOf('ada', claims), groups: pick(2) === 0 ? [] : ['eng'] };
   const args = {
-    ...(pick(3) === 0 ? {} : { n: pick(4) }),
-    ...(pick(2) === 0 ? {} : { s: one(['x', 'y', 'xy']) }),
-    ...(pick(2) === 0 ? {} : { l: [pick(4), pick(4)] }),
+    ...(pick(3) === 0 ? {} : { n: one([0, 1, 2, 3, '1', null]) }),
+    ...(pick(2) === 0 ? {} : { s: one(['x', 'y', 'xy', 1]) }),
+    ...(pick(2) === 0 ? {} : { l: [pick(4), one([0, 3, '3', { s: 1 }])] }),
   };
   return {
     policy: new Policy(access),

@@ -81,15 +81,20 @@ for (const { text, expected } of EARLY_CASES) {
   );
 }
 
-// The texts of parts have the parentheses of the whole.
-test('a condition has the outcome of the whole, wherever its parentheses are', () => {
+/** Returns conditions in which `args.a` is a number and `args.b` a text, with parentheses at any place. */
+function conditions(): fc.Arbitrary<string> {
   const leaves = fc.constantFrom(
     'claims.dept == "eng"',
     'claims.dept == ")("',
     'claims.level > 3.0',
     '"dev" in claims.roles',
-    'args.a == 1',
+    'args.a == 1.0',
     'args.b == "("',
+    '(args.b) + r"\\)(" != (b"" == b"\\x29" ? "" : "(\\\\)(")',
+    '-(args.a) in [(1.0) * 2.0 - 3.0, 5.0]',
+    'args.b in {"(": {"": 1}[""]}',
+    '[args.a, args.a].exists(x, x != 0.0 && (1.0 == x))',
+    'has(claims.dept) && [[args.b, args.b]] == [["(", "("]]',
     'size("(" + claims.dept) > (1 + 2) * 3',
     '(1 + size(claims.dept)) * 2 == (8)',
   );
@@ -104,9 +109,14 @@ test('a condition has the outcome of the whole, wherever its parentheses are', (
       fc.tuple(tie('tree'), tie('tree'), tie('tree')).map(([a, b, c]) => `((${a}) ? ${b} : (${c} ))`),
     ),
   }));
+  return tree;
+}
+
+// The texts of parts have the parentheses of the whole.
+test('a condition has the outcome of the whole, wherever its parentheses are', () => {
   let known = 0;
   fc.assert(
-    fc.property(tree, fc.constantFrom(0, 1), (text, a) => {
+    fc.property(conditions(), fc.constantFrom(0, 1), (text, a) => {
       const made = compile(text);
       if (typeof made === 'string') return assert.match(made, /Exceeded/, text);
       const early = made.outcomes(EARLY);
@@ -120,9 +130,65 @@ test('a condition has the outcome of the whole, wherever its parentheses are', (
   assert.ok(known > 500, `${known} conditions`);
 });
 
+test('arguments of the right types are compared as values of the condition are', () => {
+  fc.assert(
+    fc.property(conditions(), fc.constantFrom('0.0', '1.0'), fc.constantFrom('(', ')'), (text, a, b) => {
+      const plain = compile(text.replaceAll('args.a', a).replaceAll('args.b', `"${b}"`));
+      const late = compile(text);
+      if (typeof plain === 'string') return assert.match(plain, /Exceeded/, text);
+      if (typeof late === 'string') return assert.match(late, /Exceeded/, text);
+      assert.equal(
+        late.outcomes({ ...EARLY, args: { a: Number(a), b }, now: new Date() }),
+        plain.outcomes(EARLY),
+        text,
+      );
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
 const CALL_CASES = [
   { text: 'args.a == 1', args: { a: 1 }, expected: TRUE },
-  { text: 'args.a == 1', args: { a: '1' }, expected: FALSE },
+  { text: 'args.a == 1', args: { a: '1' }, expected: FAILS },
+  { text: 'args.a == 1', args: { a: true }, expected: FAILS },
+  { text: 'args.a != true', args: { a: 'true' }, expected: FAILS },
+  { text: 'true == args.a', args: { a: 1 }, expected: FAILS },
+  { text: 'args.a == true', args: { a: null }, expected: FAILS },
+  { text: 'args.a == null', args: { a: null }, expected: TRUE },
+  { text: 'args.a != null && args.a == 1', args: { a: 1 }, expected: TRUE },
+  { text: 'args.a != null && args.a == 1', args: { a: null }, expected: FALSE },
+  { text: 'args.a == args.b', args: { a: 1, b: '1' }, expected: FAILS },
+  { text: 'args.a == claims.dept', args: { a: 1 }, expected: FAILS },
+  { text: '!(args.a in [4, 5])', args: { a: '5' }, expected: FAILS },
+  { text: 'args.a in [4, 5]', args: { a: 5 }, expected: TRUE },
+  { text: 'args.a in [4, 5]', args: { a: 6 }, expected: FALSE },
+  { text: 'args.a in []', args: { a: 6 }, expected: FALSE },
+  { text: 'args.a in {5: true}', args: { a: '5' }, expected: FAILS },
+  { text: 'args.a in {5: true}', args: { a: 5 }, expected: TRUE },
+  { text: '7 in args.ids', args: { ids: ['a', 7] }, expected: TRUE },
+  { text: '7 in args.ids', args: { ids: ['7', 8] }, expected: FAILS },
+  { text: '7 in args.ids', args: { ids: '[7]' }, expected: FAILS },
+  { text: '"a" in args.map', args: { map: { a: 1 } }, expected: TRUE },
+  { text: '5 in args.map', args: { map: { 5: 1 } }, expected: FAILS },
+  { text: 'args.ids == [7]', args: { ids: '[7]' }, expected: FAILS },
+  { text: 'args.ids == [7, 8]', args: { ids: [7, '8'] }, expected: FAILS },
+  { text: 'args.ids == [7]', args: { ids: [7, 8] }, expected: FALSE },
+  { text: 'args.opts == {"a": {"b": 1}}', args: { opts: { a: { b: 1 } } }, expected: TRUE },
+  { text: 'args.opts == {"a": {"b": 1}}', args: { opts: { a: { b: '1' } } }, expected: FAILS },
+  { text: 'args.opts == {"a": 1}', args: { opts: { b: 1 } }, expected: FALSE },
+  { text: 'args.ids.exists(x, x == 7)', args: { ids: ['7'] }, expected: FAILS },
+  { text: 'args.ids.exists(x, x == 7)', args: { ids: ['7', 7] }, expected: TRUE },
+  { text: 'args.ids.all(x, !has(x.admin))', args: { ids: [{ a: 1 }] }, expected: TRUE },
+  { text: 'args.ids.all(x, !has(x.admin))', args: { ids: ['{"admin":true}'] }, expected: FAILS },
+  { text: 'has(args.opts.admin)', args: { opts: { admin: null } }, expected: TRUE },
+  { text: 'has(args.opts.admin)', args: { opts: {} }, expected: FALSE },
+  { text: 'has(args.opts.admin)', args: { opts: '{"admin":true}' }, expected: FAILS },
+  { text: 'has(args.opts.admin)', args: { opts: null }, expected: FAILS },
+  { text: 'has(args.opts.admin)', args: { opts: [{ admin: 1 }] }, expected: FAILS },
+  { text: 'size(args.ids + []) == 0', args: { ids: '[]' }, expected: FAILS },
+  { text: 'size(args.ids + []) == 1', args: { ids: [7] }, expected: TRUE },
+  { text: 'args.a == 0', args: { a: -0 }, expected: TRUE },
+  { text: 'now == args.a', args: { a: '2026-01-31T12:00:00Z' }, expected: FAILS },
   { text: 'args.a == 1', args: {}, expected: FAILS },
   { text: 'args.toString == "x"', args: {}, expected: FAILS },
   { text: 'args.a == 9007199254740991', args: { a: Number.MAX_SAFE_INTEGER }, expected: TRUE },
