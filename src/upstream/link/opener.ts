@@ -257,6 +257,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     const { upstream, timeouts, log, onLimit } = this.#parts;
     const { audience } = request;
     let link: Link<Context, User> | undefined;
+    let closed: GatewayError | undefined;
     const messages = new EarlyMessages<Link<Context, User>>(onLimit);
     const onNotification = (notification: Notification, about: Context | undefined) => {
       messages.add(notification.params, (opened) => events.onNotification(opened, notification, about));
@@ -291,6 +292,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
             if (isHandshakeRefusal(error)) events.onRefused(link);
           },
           onClose: (error) => {
+            closed = error;
             if (link === undefined) return;
             link.subscription?.close();
             events.onClose(link, error);
@@ -348,7 +350,8 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       return { kind: 'open', link, findings };
     } catch (thrown) {
       await connection.close();
-      throw signal.aborted ? this.#abortedError(signal, thrown, 'answer the handshake', attempt.transport) : thrown;
+      if (!signal.aborted) throw thrown;
+      throw this.#abortedError(signal, thrown, 'answer the handshake', attempt.transport, closed);
     }
   }
 
@@ -372,12 +375,14 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
    * Returns the error for an aborted attempt. It names the reason of the abort instead of the closed connection.
    *
    * @param step what the upstream did not do in time.
+   * @param closed the reason of the close; its cause has what a program has printed.
    */
   #abortedError(
     signal: AbortSignal,
     cause: unknown,
     step: 'start' | 'answer the handshake' = 'start',
     transport?: TransportOption,
+    closed?: GatewayError,
   ): GatewayError {
     const { upstream, timeouts } = this.#parts;
     if (!isOutOfTime(signal)) {
@@ -385,19 +390,20 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     }
     const { startMs } = timeouts();
     const event = `did not ${step} within ${startMs / 1000} s ${START_SETTING}`;
-    return upstreamError('upstream-unavailable', upstream, event, {}, lateStart(transport, cause));
+    return upstreamError('upstream-unavailable', upstream, event, {}, lateStart(transport, cause, closed));
   }
 }
 
-/** Returns the cause of a start that took too long, with what an operator can do about it. */
-function lateStart(transport: TransportOption | undefined, cause: unknown): StartTimeoutError {
+/** Returns the cause of a start that took too long, with what an operator can do about it, and what the program has printed. */
+function lateStart(transport: TransportOption | undefined, cause: unknown, closed?: GatewayError): StartTimeoutError {
   const advice =
     transport?.isProcess !== true
       ? 'it accepts connections, and is slow or hangs'
       : transport.mayDownload === true
         ? `a first start may download packages: run "${COMMAND} prefetch", or raise timeouts.start`
         : 'it hangs, does not speak MCP, or needs a longer timeouts.start';
-  return new StartTimeoutError(advice, { cause });
+  const printed = closed?.cause instanceof Error ? `; ${closed.cause.message}` : '';
+  return new StartTimeoutError(`${advice}${printed}`, { cause });
 }
 
 interface OpenedLink<Context, User extends LinkUser> {

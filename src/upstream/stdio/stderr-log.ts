@@ -80,6 +80,11 @@ export class StderrLog {
     return tellingLine(this.#recent.lines);
   }
 
+  /** Returns a line of the program without secrets of the config. */
+  redacted(text: string): string {
+    return this.#parts.secrets.reduce((line, secret) => line.replaceAll(secret, '[redacted]'), text);
+  }
+
   toString(): string {
     return this.#recent.toString();
   }
@@ -90,9 +95,9 @@ export class StderrLog {
 
   #add(text: string, isCut: boolean): void {
     this.#countRead();
-    const { log, secrets, onLimit } = this.#parts;
+    const { log, onLimit } = this.#parts;
     if (isCut) onLimit?.('stderrLineBytes');
-    const shown = secrets.reduce((line, secret) => line.replaceAll(secret, '[redacted]'), text);
+    const shown = this.redacted(text);
     const line = printedLine(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes + 1);
     this.#recent.add(line);
     if (log.isLevelEnabled('debug') && this.#isAllowed()) {

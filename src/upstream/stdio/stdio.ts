@@ -126,6 +126,10 @@ class StdioTransport implements Transport {
   #hasSentMessage = false;
   #isFinished = false;
   #closing: Promise<void> | undefined;
+  /** The first line on stdout that is no message. */
+  #firstPrinted: string | undefined;
+  /** What a program that has sent no message had printed when its end began. Programs print more when they are ended. */
+  #printedAtClose: string | undefined;
 
   constructor(
     child: ChildProcessWithoutNullStreams,
@@ -194,6 +198,7 @@ class StdioTransport implements Transport {
   }
 
   async #close(): Promise<void> {
+    this.#printedAtClose = this.#printed();
     this.#stdinQueue.end();
     await this.#group.end(GRACE_MS, GRACE_MS);
     // If the process has exited, the `close` event follows when its last lines are read.
@@ -326,6 +331,7 @@ class StdioTransport implements Transport {
 
   #addNonProtocolOutput(text: string, reason: unknown, isMessage = text.includes('"jsonrpc"')): void {
     this.#options.onNonProtocolOutput?.();
+    if (!isMessage) this.#firstPrinted ??= printedLine(this.#stderr.redacted(text), QUOTED_CHARS);
     if (reason instanceof MessageError && reason.limit !== undefined) this.#options.onLimit?.(reason.limit);
     // A client can cause invalid messages, and the process may be shared: they slow it down, and do not end it.
     if (isMessage) this.#events.onDropped(undefined);
@@ -358,15 +364,29 @@ class StdioTransport implements Transport {
 
   #exitError(): GatewayError {
     const upstream = this.#options.upstream;
-    if (this.#closing !== undefined) return this.#error('upstream-lost', 'was disconnected');
+    if (this.#closing !== undefined) {
+      const said = this.#hasSentMessage ? undefined : (this.#printedAtClose ?? this.#printed());
+      return upstreamError('upstream-lost', upstream, 'was disconnected', {}, said && new Error(said));
+    }
     const { exitCode, signalCode } = this.#child;
     const how = signalCode === null ? `exited with code ${exitCode}` : `was killed by ${signalCode}`;
     const message = `the process of upstream "${upstream}" ${how}${this.#hasSentMessage ? '' : ' before it answered'}`;
-    const { likelyCause, last } = this.#stderr;
-    const which = likelyCause === last?.trim() ? 'last line' : 'last error';
-    const quoted = likelyCause === undefined ? undefined : printedLine(likelyCause, QUOTED_CHARS);
-    const cause = quoted === undefined ? undefined : new Error(`${which} on stderr: ${quoted}`);
+    const said = this.#saidOnStderr();
+    const cause = said === undefined ? undefined : new Error(said);
     return new GatewayError('upstream-lost', { upstream, message }, cause);
+  }
+
+  #saidOnStderr(): string | undefined {
+    const { likelyCause, last } = this.#stderr;
+    if (likelyCause === undefined) return undefined;
+    const which = likelyCause === last?.trim() ? 'last line' : 'last error';
+    return `${which} on stderr: ${printedLine(likelyCause, QUOTED_CHARS)}`;
+  }
+
+  /** Returns what may tell why a program does not answer: its stderr, or else what it prints instead of messages. */
+  #printed(): string | undefined {
+    const first = this.#firstPrinted;
+    return this.#saidOnStderr() ?? (first === undefined ? undefined : `first line on stdout: ${first}`);
   }
 
   /** Closes the transport and ends the process. @param haste kills the process at once. */

@@ -100,3 +100,21 @@ for (const era of ERAS) {
     assert.doesNotMatch(causeOf(failure), /prefetch/, 'sleep downloads nothing');
   });
 }
+
+/** Programs that wait for somebody who does not see what they print, and the line that says so. */
+const WAITING: readonly (readonly [string, string])[] = [
+  ['echo "open https://x.test and enter AB" >&2; sleep 60', 'last line on stderr: open https://x.test and enter AB'],
+  [
+    'trap "echo Bye >&2; exit" TERM; echo "Running on 8000" >&2; cat >/dev/null; sleep 60 & wait',
+    'last line on stderr: Running on 8000',
+  ],
+  ['printf "Password: "; sleep 60', 'first line on stdout: Password:'],
+];
+
+for (const [script, said] of WAITING) {
+  test(`a program that waits in its start is quoted: ${said}`, BOUNDED, async (t) => {
+    const failure = await stopTime(t).passUntil(failureOf('sh', ['-c', script]), STEP_MS);
+    assert.ok(causeOf(failure).endsWith(`; ${said}`), causeOf(failure));
+    assert.doesNotMatch(failure.detail.message ?? '', /stderr|stdout/, 'clients do not read it');
+  });
+}
