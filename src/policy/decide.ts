@@ -198,8 +198,8 @@ function literalStart(text: string): string {
 }
 
 /**
- * Returns whether a rule is about a template. An allow rule is if it may be about one of its URIs, a deny rule if it is about all of them,
- * in every spelling.
+ * Returns whether a rule is about a template. An allow rule is if it may be about one of its URIs. A deny rule is if it is about all of
+ * them, in every spelling.
  */
 function matchesTemplate(
   { effect, config: { resources = [] }, canonicalResources = [] }: Rule,

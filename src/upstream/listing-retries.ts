@@ -57,8 +57,8 @@ export class ListingRetries {
 
   /** Failed starts for clients may have prolonged the pause meanwhile. A listing within it would leave the upstream degraded, and end the retries. */
   async #awaitPause(era: Era): Promise<void> {
-    const { waitMs, signal } = this.#parts;
-    for (let ms = waitMs(era); ms > 0 && !signal.aborted; ms = waitMs(era))
+    const { signal } = this.#parts;
+    for (let ms = this.#parts.waitMs(era); ms > 0 && !signal.aborted; ms = this.#parts.waitMs(era))
       await sleep(Math.min(ms, MAX_TIMER_MS), undefined, { signal, ref: false }).catch(() => undefined);
   }
 }

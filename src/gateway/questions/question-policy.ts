@@ -117,7 +117,7 @@ export class QuestionPolicy {
   }
 
   /**
-   * Throws if one of the questions in an answer must not reach the client, or its request does not declare it, or they are too many.
+   * Throws if the questions in an answer are too many, or one of them must not reach the client, or its request does not declare it.
    *
    * @throws {GatewayError} `missing-capability`, `upstream-protocol`
    */

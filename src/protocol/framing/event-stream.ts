@@ -35,7 +35,7 @@ export class EventTooLargeError extends Error {
   }
 }
 
-/** A time in which errors have no stack traces: the parser makes one for each line that is no field, and a trace takes 10 µs. */
+/** A time in which errors have no stack traces. The parser makes one for each line that is no field, and a trace takes 10 µs. */
 class TracesOff {
   #depthBefore: number | undefined;
 
