@@ -117,7 +117,8 @@ export class QuestionPolicy {
   }
 
   /**
-   * Throws if the questions in an answer are too many, or one of them must not reach the client, or its request does not declare it.
+   * Throws if the questions in an answer are too many, or one of them must not reach the client. So it does if the request does not declare
+   * one.
    *
    * @throws {GatewayError} `missing-capability`, `upstream-protocol`
    */

@@ -127,7 +127,7 @@ for (const [who, capabilities, entry] of [
   });
 }
 
-test('a legacy upstream is not told of changes of roots that a modern client cannot report', TIMEOUT, async () => {
+test('a legacy upstream is not promised changes of roots that no modern client reports', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: TOOLS } });
   await using gateway = await testCore({ up: { memory } });
   await call(gateway, {}, { ...ANN, capabilities: { roots: { listChanged: true } } });
