@@ -1,12 +1,11 @@
 import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
-import { isModernRevision, type Revision } from '../protocol/revisions.ts';
+import { featuresOf, isModernRevision, type Revision } from '../protocol/revisions.ts';
 import type { Restriction } from './restriction.ts';
 import { type Callables, callFallbackOf, fallbackOf, nameCallables } from './callable.ts';
 import { type Caching, combineCaching, UNCACHED } from './caching.ts';
 import { isRead, quarantine, type Quarantined, readItem, type Repaired } from './item.ts';
-import { canReadUri } from './items/revision-text.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
 import {
   hasTexts,
@@ -232,7 +231,7 @@ function textsAt({ callables, resources }: Catalog, list: ListName, revision: Re
     case 'prompts':
       return ofPublished(callables.prompts, (part) => textsOf(part).texts);
     case 'resources':
-      return resourceTextsAt(resources.texts, revision);
+      return resourceTextsAt(resources, revision);
     case 'resourceTemplates':
       return resources.templateTexts;
   }
@@ -258,9 +257,9 @@ export function partsOf(catalog: Catalog, list: ListName): readonly NamedItems[]
   return list === 'tools' ? catalog.callables.tools.parts : [];
 }
 
-function resourceTextsAt(texts: readonly string[], revision: Revision): readonly string[] {
-  const readable = texts.filter((text) => canReadUri(revision, RawObject.parse(text).string('uri') ?? ''));
-  return readable.length === texts.length ? texts : readable;
+function resourceTextsAt({ texts, modernTexts }: Resources, revision: Revision): readonly string[] {
+  if (featuresOf(revision).anyUris || modernTexts.size === 0) return texts;
+  return texts.filter((text) => !modernTexts.has(text));
 }
 
 /** Returns the tool as its upstream lists it; undefined if the upstream does not list it. */

@@ -2,7 +2,7 @@ import { RawObject } from '../../json/json.ts';
 import { downgradeTool } from '../../protocol/translation/downgrade.ts';
 import { downgradeModernTool, downgradeProperties } from '../../protocol/translation/downgrade-modern.ts';
 import { upgradeTool } from '../../protocol/translation/upgrade.ts';
-import { featuresOf, isModernRevision, type Revision } from '../../protocol/revisions.ts';
+import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
 import { isCompilable } from './compilable.ts';
 
@@ -46,9 +46,4 @@ export function losesOutputSchema(tool: RawObject, isModern: boolean): boolean {
     tool.raw('outputSchema') !== undefined &&
     RawObject.parse(legacyTool(tool.toString(), isModern)).raw('outputSchema') === undefined
   );
-}
-
-/** Returns whether clients of a revision can read a URI in a list. */
-export function canReadUri(revision: Revision, uri: string): boolean {
-  return featuresOf(revision).anyUris || URL.canParse(uri);
 }

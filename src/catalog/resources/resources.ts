@@ -1,7 +1,6 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
-import { isModernRevision, LATEST_LEGACY } from '../../protocol/revisions.ts';
+import { isModernRevision } from '../../protocol/revisions.ts';
 import { quarantine, readItem, repairOf, type Quarantined, type Repaired } from '../item.ts';
-import { canReadUri } from '../items/revision-text.ts';
 import type { Offer } from '../offer.ts';
 import { shownText } from '../../peer-text.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -9,6 +8,7 @@ import { publishedText } from '../publish.ts';
 import { disguisedUri, hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { TemplateIndex } from './template-index.ts';
+import { hasLongHost } from './uri-form.ts';
 import { WithheldUris } from './withheld-uris.ts';
 import { getOrMake } from '../../map-entries.ts';
 
@@ -28,6 +28,8 @@ interface Origin {
 export interface Resources {
   readonly texts: readonly string[];
   readonly templateTexts: readonly string[];
+  /** Texts of resources that clients before 2026-07-28 cannot read. */
+  readonly modernTexts: ReadonlySet<string>;
   /** The upstream and its own form of the URI or template of each text, at the same positions. */
   readonly origins: readonly Origin[];
   readonly templateOrigins: readonly Origin[];
@@ -78,6 +80,11 @@ function viewFault(
   return undefined;
 }
 
+/** Returns whether clients before 2026-07-28 can read a URI in a list. */
+function isReadableUrl(uri: string): boolean {
+  return !hasLongHost(uri) && URL.canParse(uri);
+}
+
 /** Returns the record of a resource that is left out for clients before 2026-07-28. */
 function urlRepair(upstream: string, uri: string): Repaired {
   const leftOut = ['the whole resource (for clients before 2026-07-28, which read URLs only)'];
@@ -99,6 +106,7 @@ export function publishResources(
   const listed = new Map<string, string[]>();
   const templates = new Map<string, string[]>();
   const indexed: { upstream: string; template: string }[] = [];
+  const modernTexts = new Set<string>();
   const hidden = new Set<string>();
   const quarantined: Quarantined[] = [];
   const repaired: Repaired[] = [];
@@ -142,11 +150,15 @@ export function publishResources(
         const publisher = publisherByUri.get(published);
         if (publisher === undefined) {
           publisherByUri.set(published, id);
-          texts.push(publishedText(kind, upstream, item));
+          const text = publishedText(kind, upstream, item);
+          texts.push(text);
           origins.push({ upstream: id, uri: key });
           const repair = repairOf(id, kind, reading);
           if (repair !== undefined) repaired.push(repair);
-          if (kind === 'resource' && !canReadUri(LATEST_LEGACY, published)) repaired.push(urlRepair(id, key));
+          if (kind === 'resource' && !isReadableUrl(published)) {
+            modernTexts.add(text);
+            repaired.push(urlRepair(id, key));
+          }
         } else {
           const clash =
             publisher === id
@@ -169,6 +181,7 @@ export function publishResources(
   return {
     texts,
     templateTexts,
+    modernTexts,
     origins,
     templateOrigins,
     prefixed,

@@ -25,6 +25,8 @@ const SLASH_IN_PARAMETER = /;[^/?#;]*(?:%(?:25)*(?:2f|5c)|\\)/i;
 const SCHEME = /^([A-Za-z*?][A-Za-z0-9+.*?-]*):/;
 /** Schemes whose URIs have a host of the Internet. @see https://url.spec.whatwg.org/#special-scheme */
 const WITH_DOMAIN = /^(?:https?|wss?|ftp):/i;
+/** The user, host and port of a URI with a host of the Internet, and of `file:` with a host. */
+const AUTHORITY = /^\s*(?:(?:https?|wss?|ftp):[\\/]*|file:[\\/]{2})([^\\/?#]*)/i;
 const DRIVE_LETTER = /^[A-Za-z][:|]$/;
 
 /**
@@ -42,6 +44,12 @@ export function canonicalUri(uri: string): string | undefined {
   if (hasUnclearParameters && WITH_DOMAIN.test(plain)) return undefined;
   if (MAYBE_STEP.test(plain) && hasUnclearSteps(uri, slashed, plain, segments)) return undefined;
   return canonicalForm(plain, segments, true);
+}
+
+/** Returns whether a URI has a host that is longer than any name of DNS. */
+export function hasLongHost(uri: string): boolean {
+  const authority = AUTHORITY.exec(uri)?.[1] ?? '';
+  return authority.length - authority.lastIndexOf('@') - 1 > MAX_DOMAIN_CHARS;
 }
 
 /**

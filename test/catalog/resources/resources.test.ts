@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from '../../support/fast-check.ts';
-import { resolveResource, resolveTemplate } from '../../../src/catalog/catalog.ts';
+import { listTexts, resolveResource, resolveTemplate } from '../../../src/catalog/catalog.ts';
 import { isWithheldUri, type Resolution } from '../../../src/catalog/resources/resources.ts';
 import { RawObject, rawItems } from '../../../src/json/json.ts';
 import { toClient } from '../../../src/catalog/rewrite.ts';
@@ -11,7 +11,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { resolveUri } from '../../../src/gateway/exchange/route.ts';
 import { accessOf, keyOf, tokenOf } from '../../policy/policies.ts';
-import { bare, catalogOf, catalogsOf, member, resource, template, upstream, view } from '../fixtures.ts';
+import { bare, catalogOf, catalogsOf, listOf, member, resource, template, upstream, view } from '../fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
 const NONE: Resolution = { kind: 'none' };
@@ -197,6 +197,17 @@ test('a resource that clients cannot read is quarantined and not requested', () 
     );
     assert.deepEqual(resolveResource(catalog, shown.rawUris ? 'x:nameless' : 'a+x:nameless'), NONE);
   }
+});
+
+test('older clients do not get a resource whose host is longer than any name', () => {
+  const long = 'a'.repeat(300);
+  const marks = '\u0301'.repeat(4_000) + '\u0316'.repeat(4_000);
+  const left = [`http://${long}/`, `wss://u:p@${long}:80`, `file://${long}/x`, `http:${marks}`, ` https:\\\\${marks}/`];
+  const kept = [`http://${long}@h/${long}?${long}`, `file:///${long}`, `file:/${long}`, `x://${long}`, `data:${long}`];
+  const catalog = catalogOf(view([bare('a')]), { a: { resources: [...left, ...kept].map(resource) } });
+  assert.deepEqual(member(listOf(catalog, 'resources'), 'uri'), kept);
+  assert.deepEqual(member(listTexts(catalog, 'resources', '2026-07-28'), 'uri'), [...left, ...kept]);
+  assert.equal(catalog.repaired.length, left.length);
 });
 
 test('a wrong entry does not hide another one with its URI', () => {
