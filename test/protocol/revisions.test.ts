@@ -24,8 +24,8 @@ test('a revision is of one era', () => {
 });
 
 // T-016
-test('2026-07-28 has no batches, priming or core tasks, and has all content', () => {
-  const { batches, priming, coreTasks, ...rest } = featuresOf(LATEST_MODERN);
-  assert.ok(!batches && !priming && !coreTasks);
+test('2026-07-28 has no batches, priming, core tasks, changed roots, and all content', () => {
+  const { batches, priming, coreTasks, rootsListChanged, ...rest } = featuresOf(LATEST_MODERN);
+  assert.ok(!batches && !priming && !coreTasks && !rootsListChanged);
   assert.ok(Object.values(rest).every(Boolean));
 });
