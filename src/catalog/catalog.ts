@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
-import { RawObject } from '../json/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { featuresOf, isModernRevision, type Revision } from '../protocol/revisions.ts';
 import type { Restriction } from './restriction.ts';
 import { type Callables, callFallbackOf, fallbackOf, nameCallables } from './callable.ts';
