@@ -1,4 +1,5 @@
 import { cleanItemText, visibleText } from '../../catalog/items/texts.ts';
+import { hasLongHost } from '../../catalog/resources/uri-form.ts';
 import { isSecureUrl } from '../../config/schema/address.ts';
 import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
@@ -40,7 +41,7 @@ export function unsafeReason(
   // A client may follow the URL of a form too.
   if (params.string('mode') !== 'url' && params.raw('url') === undefined) return undefined;
   const url = params.string('url') ?? '';
-  if (!isSecureUrl(url)) {
+  if (hasLongHost(url) || !isSecureUrl(url)) {
     return 'the URL of an elicitation must be https (http for this machine alone), without user name and password';
   }
   if (!isPlainUrl(url)) {

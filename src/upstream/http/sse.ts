@@ -39,6 +39,8 @@ export function sseTransport(target: HttpTarget, options: HttpOptions): StartTra
   };
 }
 
+const MAX_ENDPOINT_CHARS = 2_048;
+
 class SseTransport implements Transport, UpstreamPostHandler {
   readonly options: HttpOptions;
   readonly #target: HttpTarget;
@@ -182,7 +184,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
   #setEndpoint(endpoint: string): void {
     const { upstream } = this.options;
     const ownUrl = this.#target.url;
-    const url = URL.parse(endpoint.trim(), ownUrl);
+    // The time to parse a host grows with the square of its length.
+    const url = endpoint.length > MAX_ENDPOINT_CHARS ? null : URL.parse(endpoint.trim(), ownUrl);
     if (url === null || url.origin !== new URL(ownUrl).origin) {
       // POSTs carry our credentials, so another origin would get them.
       const event = 'named an endpoint that is not on its own origin';

@@ -71,6 +71,14 @@ for (const [url, isSafe] of URLS) {
   });
 }
 
+// SEC-38
+test('a page at a host that is longer than a name of DNS is not shown', () => {
+  for (const host of ['a'.repeat(254), '\u0301'.repeat(4_000)]) {
+    const params = RawObject.of({ mode: 'url', url: `https://${host}/`, message: 'm' });
+    assert.match(unsafeReason('elicitation/create', params, undefined) ?? '', /must be https/);
+  }
+});
+
 const HOSTS = ['login.example.com', '*.example.org', 'localhost'];
 const LISTED: readonly (readonly [url: string, isShown: boolean])[] = [
   ['https://login.example.com/in?to=https://evil.example', true],
