@@ -51,7 +51,7 @@ export class ModernCalls {
     const readVersion = isKept ? resourceCache.versionOf(upstream.id) : undefined;
     let source = listed;
     let sent = params;
-    const opened = new OpenedPages(Math.min(upstream.config.timeouts.maxMs, ASK_LIMIT_MS));
+    let opened: OpenedPages | undefined;
     for (let rounds = 0; rounds < LIMITS.inputRounds;) {
       let answer = await this.#sendModern(exchange, upstream, link, sent, source);
       if (isSchemaOld(answer)) {
@@ -76,6 +76,7 @@ export class ModernCalls {
       }
       const { asked } = incomplete;
       if (exchange.client.dialect.asksInAnswers) return { kind: 'input-required', inputRequired: asked };
+      opened ??= new OpenedPages(Math.min(upstream.config.timeouts.maxMs, ASK_LIMIT_MS));
       if (!opened.areAwaited(asked.inputRequests)) rounds++;
       else if (opened.areOverdue) return opened.toError(upstream.id);
       const retry = await this.#collectInput(exchange, upstream, asked, opened);

@@ -285,9 +285,9 @@ export class ModernRequests implements ModernRequestHost {
     const { group } = modernClient;
     const { calls, links, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
-    const mayBeAsked =
-      upstream !== undefined && canBeAskedAnything(upstream.usableCapabilities(group.clientCapabilities));
-    const isExclusive = mayBeAsked && upstream.needsOwnConnection(group.era);
+    const isExclusive =
+      upstream?.needsOwnConnection(group.era) === true &&
+      canBeAskedAnything(upstream.usableCapabilities(group.clientCapabilities));
     const make = (key: string) => new ClientGroup(key, modernClient.caller, group.catalog);
     const holder = isExclusive ? group.exclusiveFor(to.upstream, make) : group;
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
