@@ -27,7 +27,7 @@ export class AuditTrail {
     this.#arguments = settings.arguments;
   }
 
-  /** What the operator has to know while records cannot be written, in words; empty otherwise. */
+  /** The reason to look at the audit log, in words, while records cannot be written; empty otherwise. */
   get reasons(): readonly string[] {
     if (!this.#log.isFailing) return [];
     return [`the audit log cannot be written; ${this.isRequired ? 'calls are refused' : 'its records wait'}`];

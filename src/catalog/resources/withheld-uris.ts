@@ -10,7 +10,7 @@ export class WithheldUris {
   readonly #keys: ReadonlySet<string>;
   readonly #canonical: ReadonlySet<string>;
   readonly #templates: TemplateIndex;
-  /** Whether one of them cannot be compared with a URI, or there are too many. */
+  /** True if one of them cannot be compared with a URI, or there are too many. */
   readonly #isUnclear: boolean;
 
   /** @param onLimit runs when one of them or all together are too long, or a template takes too many steps or has too many expressions. */

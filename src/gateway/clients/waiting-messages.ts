@@ -44,7 +44,7 @@ export class WaitingMessages {
     for (const text of kept) this.add(text);
   }
 
-  /** A single request may be larger than the room. */
+  /** True if a message has to be dropped. A single request may be larger than the room. */
   get #isOver(): boolean {
     const [first = ''] = this.#texts;
     if (this.#texts.length > LIMITS.sessionQueueMessages) return true;

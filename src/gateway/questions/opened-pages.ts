@@ -14,7 +14,7 @@ const LONGEST_PAUSE_MS = 5_000;
  */
 export class OpenedPages {
   readonly #limitMs: number;
-  /** What the client was asked, by URL. */
+  /** The params of the questions that the client has accepted, by URL. */
   readonly #questions = new KeptMap<RawObject>();
   #pauses = 0;
   #dueMs = 0;

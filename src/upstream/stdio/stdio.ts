@@ -128,7 +128,7 @@ class StdioTransport implements Transport {
   #closing: Promise<void> | undefined;
   /** The first line on stdout that is no message. */
   #firstPrinted: string | undefined;
-  /** What a program that has sent no message had printed when its end began. Programs print more when they are ended. */
+  /** The quoted output of a program that has sent no message, from before its end began. Programs print more when they are ended. */
   #printedAtClose: string | undefined;
 
   constructor(
