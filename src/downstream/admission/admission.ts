@@ -10,7 +10,7 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import { ClientAddresses, networkOf } from './client-address.ts';
 import { type HeaderForms, readHeaders, type RequestHeaders } from './headers.ts';
-import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
+import { type AllowedHosts, allowedHostsOf, foreignOrigin, refuseSender, refuseTarget } from './origin.ts';
 import { refuse } from './refusal.ts';
 import type { RefusalAudit } from './refusal-audit.ts';
 import { endpointPath, ssePath } from '../../endpoint-path.ts';
@@ -85,22 +85,28 @@ export class Admission {
     if (target !== undefined) return refuse(target);
     const headers = readHeaders(incoming);
     const sender = refuseSender(headers, this.#allowedHosts);
-    if (sender !== undefined) {
-      const address = this.#addresses.of(incoming);
-      this.#parts.refusals?.record({ error: sender, reason: sender.code, address });
-      if (this.#refusalLines.admits(undefined)) {
-        const [host, origin] = [headers.host, headers.origin].map((name) => name && shownText(name, LOGGED_CHARS));
-        this.#parts.log.warn({ host, origin, why: sender.message }, 'request refused');
-      }
-      return refuse(sender);
-    }
+    if (sender !== undefined) return this.#refuseSender(sender, headers, incoming);
     const { crossOrigins } = this.#allowedHosts;
     // Also without an origin: a cache would give the answer to a page.
     if (crossOrigins.size > 0) outgoing.setHeader('vary', 'origin');
-    if (headers.origin === undefined || !crossOrigins.has(headers.origin)) return headers;
+    if (headers.origin === undefined || !crossOrigins.has(headers.origin)) {
+      // A page of this machine, which cannot read the answer. Its preflight has no credentials, and must not look like a failure of those.
+      const isPreflight = incoming.method === 'OPTIONS' && 'access-control-request-method' in incoming.headers;
+      return isPreflight ? this.#refuseSender(foreignOrigin(), headers, incoming) : headers;
+    }
     outgoing.setHeader('access-control-allow-origin', headers.origin);
     outgoing.setHeader('access-control-expose-headers', 'mcp-session-id, www-authenticate');
     return incoming.method === 'OPTIONS' ? preflight(incoming.headers['access-control-request-headers']) : headers;
+  }
+
+  #refuseSender(error: GatewayError, headers: RequestHeaders, incoming: HttpBindings['incoming']): Response {
+    const address = this.#addresses.of(incoming);
+    this.#parts.refusals?.record({ error, reason: error.code, address });
+    if (this.#refusalLines.admits(undefined)) {
+      const [host, origin] = [headers.host, headers.origin].map((name) => name && shownText(name, LOGGED_CHARS));
+      this.#parts.log.warn({ host, origin, why: error.message }, 'request refused');
+    }
+    return refuse(error);
   }
 
   /**
@@ -152,24 +158,21 @@ export class Admission {
   }
 }
 
-const ALLOWED_HEADERS =
-  'authorization, content-type, accept, mcp-session-id, mcp-protocol-version, last-event-id, mcp-method, mcp-name';
-
-/** Headers for arguments. Their names depend on the called tool, so any such name is allowed. */
-const PARAM_HEADER = /^mcp-param-[\w!#$%&'*+.^`|~-]+$/i;
+const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
 
 /**
- * Answers the CORS preflight of a page of an allowed origin, which has no credentials.
+ * Answers the CORS preflight of a page of an allowed origin, which has no credentials. The page may send any header: those that the gateway does
+ * not read have no effect.
  *
  * @param asked the header that names the headers of the actual request.
  */
 function preflight(asked = ''): Response {
-  const params = asked.split(',').map((name) => name.trim());
+  const names = asked.split(',').map((name) => name.trim());
   return new Response(null, {
     status: 204,
     headers: {
       'access-control-allow-methods': 'GET, POST, DELETE',
-      'access-control-allow-headers': [ALLOWED_HEADERS, ...params.filter((name) => PARAM_HEADER.test(name))].join(', '),
+      'access-control-allow-headers': names.filter((name) => TOKEN.test(name)).join(', '),
       'access-control-max-age': '600',
     },
   });

@@ -59,6 +59,11 @@ function isOwnOrigin(origin: string, host: string, { origins, onLoopback }: Allo
   );
 }
 
+/** Returns the refusal of a web page that may not read answers. */
+export function foreignOrigin(): GatewayError {
+  return new GatewayError('forbidden', { message: 'the Origin is not allowed; add it to allowedOrigins' });
+}
+
 /**
  * Refuses requests of foreign web pages, also of pages rebound to our address (DNS rebinding): a page can forge neither
  * `Host` nor `Origin`.
@@ -76,7 +81,7 @@ export function refuseSender(headers: RequestHeaders, allowedHosts: AllowedHosts
   }
   if (origin !== undefined) {
     if (isOwnOrigin(origin, host, allowedHosts)) return undefined;
-    return new GatewayError('forbidden', { message: 'the Origin is not allowed; add it to allowedOrigins' });
+    return foreignOrigin();
   }
   if (secFetchSite === 'cross-site') {
     return new GatewayError('forbidden', { message: 'requests from pages of other sites are not allowed' });
