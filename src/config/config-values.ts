@@ -20,7 +20,7 @@ export function configOf(
   { listen, operator, operatorMayMove }: Addresses,
   where: Places,
   env: NodeJS.ProcessEnv,
-): Omit<Config, 'upstreams' | 'profiles' | 'access' | 'rates'> {
+): Omit<Config, 'upstreams' | 'profiles' | 'access' | 'rates' | 'jsonAnswers'> {
   const { sessions } = settings;
   const { body, message, inFlightPerPrincipal, bodyTotal, messageTotal, unsentTotal, ...counts } = settings.limits;
   const ofFile = defaultStateDir(file, where);
@@ -48,6 +48,7 @@ export function configOf(
       unsentTotalBytes: unsentTotal,
     },
     sessions: {
+      required: sessions.required,
       idleMs: sessions.idle,
       maxAgeMs: sessions.maxAge,
       parkMs: sessions.park,

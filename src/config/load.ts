@@ -161,6 +161,9 @@ function loadFrom(
   const auth = authOf(settings, where);
   const access = readAccess(settings, { document, names, judge, issuers: scopesOnDemandOf(auth), faults });
   const rates = readRates(settings, names, judge, faults);
+  const jsonAnswers = settings.jsonAnswers.flatMap(
+    (one, i) => faults.resolve(['gateway', 'jsonAnswers', i], 'endpoint', one, names.views) ?? [],
+  );
   judgeAddresses(isAuthRequired(auth) || options.firstKeyHash !== undefined, addresses, faults);
   judgeAuth(settings, faults);
   judgeRedis(settings, faults);
@@ -191,6 +194,7 @@ function loadFrom(
       profiles,
       access,
       rates,
+      jsonAnswers,
     }),
     warnings,
     problems: [...wrongEntries, ...unpinnable.values(), ...itself.problems.values()].toSorted(byPlace),

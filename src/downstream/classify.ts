@@ -6,13 +6,15 @@ import {
   isBatch,
   type Message,
   MessageError,
+  type Notification,
   parseClientBatch,
   parseClientMessage,
   type Request,
   type Response,
 } from '../protocol/jsonrpc.ts';
+import { withoutRetry } from '../protocol/input-required.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import { type ModernInput, readModern } from './modern-envelope.ts';
+import { type ModernInput, readModern, type SESSIONLESS } from './modern-envelope.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
 import { resultOrError } from '../thrown.ts';
@@ -39,6 +41,9 @@ interface Refused {
 export type ClassifiedPost =
   | Refused
   | ModernInput
+  /** A request of the legacy era without a session, and what such a client sends besides, which has no effect. */
+  | { readonly kind: 'sessionless'; readonly request: Request; readonly revision: keyof typeof SESSIONLESS }
+  | { readonly kind: 'ignored'; readonly message: Notification | Response }
   /** The handshake of the legacy era, which opens a session. */
   | { readonly kind: 'initialize'; readonly request: Request }
   | { readonly kind: 'session'; readonly sessionId: string; readonly input: ClientInput };
@@ -90,8 +95,34 @@ export function idOf(input: ClientInput | undefined): Id {
   return input !== undefined && 'kind' in input && input.kind === 'request' ? input.id : 'null';
 }
 
-/** Decides the era and the kind of a POST. The body decides, never a header alone. */
-export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): ClassifiedPost {
+/** Returns the kind of a legacy input without a session, at a gateway that does not require one. */
+function sessionless(input: ClientInput, version: string | undefined): ClassifiedPost {
+  if (!('kind' in input)) {
+    const error = new GatewayError('session-required', { message: 'send one message at a time, or initialize first' });
+    return { kind: 'refused', error, id: 'null' };
+  }
+  if (input.kind !== 'request') return { kind: 'ignored', message: input };
+  // A retry is of the modern era.
+  const request = { ...input, params: input.params && withoutRetry(input.params) };
+  if (version === '2024-11-05') return { kind: 'sessionless', request, revision: version };
+  return {
+    kind: 'sessionless',
+    request,
+    revision: version === undefined || version === '2025-03-26' ? '2025-03-26' : '2025-06-18',
+  };
+}
+
+/**
+ * Decides the era and the kind of a POST. The body decides, never a header alone.
+ *
+ * @param isSessionRequired false if a request of the legacy era without a session is answered alone.
+ */
+export function classify(
+  text: string,
+  headers: SessionHeaders,
+  lookup: HeaderLookup,
+  isSessionRequired = true,
+): ClassifiedPost {
   const input = resultOrError(MessageError, () => readInput(text));
   if (input instanceof MessageError) {
     const { limit } = input;
@@ -107,6 +138,9 @@ export function classify(text: string, headers: SessionHeaders, lookup: HeaderLo
     return { kind: 'initialize', request: input };
   }
   const session = sessionOf(headers);
+  if (session instanceof GatewayError && session.code === 'session-required' && !isSessionRequired) {
+    return sessionless(input, headers.version);
+  }
   if (session instanceof GatewayError) return { kind: 'refused', error: session, id: idOf(input) };
   return { kind: 'session', sessionId: session, input };
 }

@@ -7,6 +7,7 @@ import type { Settings } from '../config/values/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { detach } from '../json/kept-text.ts';
 import { isRetry } from '../protocol/input-required.ts';
+import { isModernRevision } from '../protocol/revisions.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import {
@@ -26,7 +27,7 @@ import type { Load } from '../load/load.ts';
 import { classify, type ClientInput, idOf, inputOf, refuseBatch, refusedId, sessionOf, toRefusal } from './classify.ts';
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
 import { ForwardedWork } from './forwarded-work.ts';
-import { headerLookup, modernCaller } from './modern-envelope.ts';
+import { callerOf, headerLookup, SESSIONLESS } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
 import { ProcessForwarder } from './process-forwarder.ts';
 import { browserHint } from './admission/browser-hint.ts';
@@ -45,8 +46,8 @@ import { expected } from '../thrown.ts';
 
 export interface McpParts extends StreamsParts {
   readonly front: Front;
-  /** Bounds bodies, and the `subscriptions/listen` streams of each principal. */
-  readonly settings: Settings<'limits'>;
+  /** The limits bound bodies, and the `subscriptions/listen` streams of each principal. */
+  readonly settings: Settings<'limits' | 'sessions' | 'jsonAnswers'>;
   /** Undefined if there is no audit log. */
   readonly refusals?: RefusalAudit | undefined;
   /** Refuses new work under overload. Default: all is accepted. */
@@ -218,8 +219,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const challenge = this.#parts.challengeIfOver(admitted.principal, endpointPath(view));
     if (challenge !== undefined) return refuseOver(challenge);
     const principal = this.#parts.currentOf(admitted.principal);
-    const posting: Posting = { outgoing, view, principal, form, lookup, text };
-    const posted = classify(text, headers, lookup);
+    const { sessions, jsonAnswers } = this.#parts.settings();
+    const isJson = form === 'any' && jsonAnswers.includes(view);
+    const posting: Posting = { outgoing, view, principal, form: isJson ? 'json' : form, lookup, text };
+    const posted = classify(text, headers, lookup, sessions.required);
     if (this.#isDraining) {
       const passedOn = await this.#forwarder.forwardPost(outgoing, view, admitted, posted, text);
       if (passedOn !== undefined) return passedOn;
@@ -244,10 +247,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
           const draining = new GatewayError('draining');
           return refuse(isRetry(request.params) ? failureOfRetry(draining) : draining, request.id);
         }
-        return this.#answerModern(posting, request, modernCaller(envelope, principal, view));
+        return this.#answerModern(posting, request, callerOf(envelope, principal, view));
       }
-      case 'modern-notification':
-        this.#parts.front.noteNotification({ principal, view }, posted.notification);
+      case 'sessionless':
+        if (this.#isDraining) return refuse(new GatewayError('draining'), posted.request.id);
+        return this.#answerModern(posting, posted.request, callerOf(SESSIONLESS[posted.revision], principal, view));
+      case 'ignored':
+        if (posted.message.kind === 'notification')
+          this.#parts.front.noteNotification({ principal, view }, posted.message);
         return writeAccepted(outgoing);
       case 'initialize':
         return this.#initialize(posting, posted.request, headers.sessionId);
@@ -300,7 +307,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   #answerModern({ outgoing, form, lookup, text }: Posting, request: Request, caller: ModernCaller): Response {
     const principal = caller.principal.key;
-    const isListen = request.method === LISTEN;
+    const isListen = request.method === LISTEN && isModernRevision(caller.revision);
     const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
     if (tooMany !== undefined) return refuse(tooMany, request.id);
     const body = this.#hold(request, caller, text);

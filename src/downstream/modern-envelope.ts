@@ -3,17 +3,17 @@ import { GatewayError } from '../errors.ts';
 import type { ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
-import { JsonTextError } from '../json/json.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
 import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/framing/mcp-headers.ts';
-import { isModernRevision, MODERN_REVISIONS } from '../protocol/revisions.ts';
+import { isModernRevision, type LegacyRevision, MODERN_REVISIONS, type Revision } from '../protocol/revisions.ts';
 import { getOrMake } from '../map-entries.ts';
 
 /** A message of the modern era, or the reason to refuse it. */
 export type ModernInput =
   | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
-  /** Recorded, and else ignored: every notification of a client concerns a request of its own. */
-  | { readonly kind: 'modern-notification'; readonly notification: Notification }
+  /** Has no effect, and is recorded if it is a notification: each one without a session concerns a request of its own. */
+  | { readonly kind: 'ignored'; readonly message: Notification }
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id; readonly answer?: undefined };
 
 const VERSION = 'mcp-protocol-version';
@@ -26,15 +26,30 @@ export function headerLookup(headers: IncomingHttpHeaders): HeaderLookup {
   };
 }
 
-/** The latest caller of each principal, by envelope. */
-const callers = new WeakMap<Envelope, WeakMap<Principal, ModernCaller>>();
+/** What a request without a session says about its client. */
+type ClientDescription = Omit<Envelope, 'version'> & { readonly version: Revision };
+
+/** Returns the description of a client that says no more than a revision. */
+function silent<R extends LegacyRevision>(version: R): ClientDescription & { readonly version: R } {
+  return { version, clientCapabilities: RawObject.EMPTY, logLevel: undefined, clientInfo: undefined };
+}
+
+/** The client of a request of the legacy era without a session, by revision. A later revision has tasks, which belong to a session. */
+export const SESSIONLESS = {
+  '2024-11-05': silent('2024-11-05'),
+  '2025-03-26': silent('2025-03-26'),
+  '2025-06-18': silent('2025-06-18'),
+} as const;
+
+/** The latest caller of each principal, by description. */
+const callers = new WeakMap<ClientDescription, WeakMap<Principal, ModernCaller>>();
 
 /** Returns the caller of a request. Requests of one client mostly get the same object. */
-export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
-  const byPrincipal = getOrMake(callers, envelope, () => new WeakMap());
+export function callerOf(client: ClientDescription, principal: Principal, view: string): ModernCaller {
+  const byPrincipal = getOrMake(callers, client, () => new WeakMap());
   const last = byPrincipal.get(principal);
   if (last?.view === view) return last;
-  const { version, clientCapabilities, logLevel, clientInfo } = envelope;
+  const { version, clientCapabilities, logLevel, clientInfo } = client;
   const caller = { principal, view, revision: version, capabilities: clientCapabilities, logLevel, clientInfo };
   byPrincipal.set(principal, caller);
   return caller;
@@ -78,7 +93,7 @@ export function readModern(message: Request | Notification, lookup: HeaderLookup
   try {
     if (message.kind === 'notification') {
       const isModern = isModernRevision(lookup?.(VERSION)?.trim()) || readEnvelope(message.params).kind !== 'none';
-      return isModern ? { kind: 'modern-notification', notification: message } : undefined;
+      return isModern ? { kind: 'ignored', message } : undefined;
     }
     const envelope = readRequestEnvelope(message, lookup);
     if (envelope === undefined) return undefined;

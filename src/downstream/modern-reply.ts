@@ -2,6 +2,7 @@ import type { ClientResponse } from '../gateway/front/client-http.ts';
 import type { ModernCall, ModernCaller, ModernSink } from '../gateway/front/front.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { isModernRevision } from '../protocol/revisions.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { RunningBody } from './memory/running-bodies.ts';
@@ -51,6 +52,8 @@ export class ModernReply implements ModernSink {
   readonly principal: string;
   readonly #response: ClientResponse;
   readonly #view: string;
+  /** True if errors have a status of their own. Clients before 2026-07-28 take 404 for the end of a session. */
+  readonly #hasStatus: boolean;
   readonly #form: AnswerForm;
   readonly #parts: ModernReplyParts;
   readonly #inFlight: InFlightRequests;
@@ -66,7 +69,7 @@ export class ModernReply implements ModernSink {
   constructor(
     response: ClientResponse,
     request: Request,
-    { principal, view }: ModernCaller,
+    { principal, view, revision }: ModernCaller,
     form: AnswerForm,
     parts: ModernReplyParts,
     body?: RunningBody,
@@ -75,6 +78,7 @@ export class ModernReply implements ModernSink {
     this.request = request;
     this.principal = principal.key;
     this.#view = view;
+    this.#hasStatus = isModernRevision(revision);
     this.#form = form;
     this.#parts = parts;
     this.#body = body;
@@ -125,7 +129,7 @@ export class ModernReply implements ModernSink {
     if (this.#form === 'events' && challenge === undefined) this.#begin();
     this.#isFinished = true;
     if (this.#writer === undefined) {
-      const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
+      const status = this.#hasStatus && answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
       if (challenge === undefined) writeAnswer(this.#response, id, answer, undefined, status);
       else writeChallenge(this.#response, id, answer, challenge);
       holdUnsent(this.#response, this.#parts.memory.unsent, this.principal);

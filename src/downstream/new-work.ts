@@ -40,7 +40,9 @@ function workOfPost(posted: ClassifiedPost): Work | undefined {
       return isRetry(posted.request.params) ? undefined : workOf(posted.request);
     case 'session':
       return workIn(posted.input);
-    case 'modern-notification':
+    case 'sessionless':
+      return workOf(posted.request);
+    case 'ignored':
     case 'refused':
       return undefined;
   }

@@ -19,7 +19,7 @@ import {
   type Request,
   responseText,
 } from '../protocol/jsonrpc.ts';
-import { modernCaller, readModern } from './modern-envelope.ts';
+import { callerOf, readModern } from './modern-envelope.ts';
 import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
 import type { RunningBody } from './memory/running-bodies.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
@@ -136,7 +136,7 @@ export class Peer {
     if (modern === undefined) return false;
     if (modern.kind === 'refused') this.#parts.sink.send(this.#refuse(modern.error, principal, modern.id));
     else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope, principal, body);
-    else this.#parts.front.noteNotification({ principal, view: this.#parts.view }, modern.notification);
+    else this.#parts.front.noteNotification({ principal, view: this.#parts.view }, modern.message);
     return true;
   }
 
@@ -171,7 +171,7 @@ export class Peer {
       answer: resolve,
       keepText: (until: Promise<unknown>) => body?.keepUntil(until),
     };
-    const modern = front.handleModernRequest(request, modernCaller(envelope, principal, view), own, undefined);
+    const modern = front.handleModernRequest(request, callerOf(envelope, principal, view), own, undefined);
     const call: Pick<ModernCall, 'cancel' | 'close'> = {
       cancel: (reason) => {
         isCancelled = true;

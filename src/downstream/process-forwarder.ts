@@ -48,7 +48,7 @@ export class ProcessForwarder {
     text: string,
   ): Promise<Response | undefined> {
     const front = this.#front;
-    if (front.successor() === undefined || posted.kind === 'refused' || posted.kind === 'modern-notification') {
+    if (front.successor() === undefined || posted.kind === 'refused' || posted.kind === 'ignored') {
       return undefined;
     }
     if (posted.kind === 'session') {

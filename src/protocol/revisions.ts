@@ -118,6 +118,10 @@ export function isModernRevision(text: string | undefined): text is ModernRevisi
   return text !== undefined && MODERN.has(text);
 }
 
+export function isRevision(text: string): text is Revision {
+  return isLegacyRevision(text) || isModernRevision(text);
+}
+
 /** Returns the newest modern revision in a list of a server; undefined if it has none that we support. */
 export function latestCommon(listed: readonly unknown[]): ModernRevision | undefined {
   return MODERN_REVISIONS.find((revision) => listed.includes(revision));

@@ -6,7 +6,7 @@ import { MAX_HOPS } from '../gateway/exchange/owners.ts';
 import type { ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
-import { isModernRevision } from '../protocol/revisions.ts';
+import { isRevision } from '../protocol/revisions.ts';
 import { SEVERITIES } from '../protocol/severity.ts';
 
 const REQUEST = z.strictObject({
@@ -59,7 +59,7 @@ export function parseRequestBody(
   headers: readonly string[],
 ): { readonly request: Request; readonly caller: ModernCaller } | undefined {
   const { data } = REQUEST.safeParse(jsonOf(text));
-  if (data === undefined || !isModernRevision(data.revision)) return undefined;
+  if (data === undefined || !isRevision(data.revision)) return undefined;
   const { id, method, params, view, revision, capabilities, logLevel, clientInfo, hops } = data;
   return {
     request: { kind: 'request', id, method, params: params === undefined ? undefined : RawObject.parse(params) },

@@ -68,6 +68,7 @@ test('a file with only upstreams gets safe defaults', async () => {
       unsentTotalBytes: undefined,
     },
     sessions: {
+      required: true,
       idleMs: 1_800_000,
       maxAgeMs: 2_592_000_000,
       parkMs: 600_000,
@@ -76,6 +77,7 @@ test('a file with only upstreams gets safe defaults', async () => {
       eventLimitBytes: 8_388_608,
       eventTotalBytes: undefined,
     },
+    jsonAnswers: [],
     legacySse: true,
     logLevel: 'info',
     accessLog: 'auto',

@@ -44,6 +44,7 @@ const DEFAULTS: Config = {
     streamsPerPrincipal: 100,
   },
   sessions: {
+    required: true,
     idleMs: 60_000,
     maxAgeMs: 600_000,
     parkMs: 60_000,
@@ -51,6 +52,7 @@ const DEFAULTS: Config = {
     eventLimit: 1_000,
     eventLimitBytes: 8_388_608,
   },
+  jsonAnswers: [],
   legacySse: true,
   logLevel: 'silent',
   names: { maxChars: 48 },

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
-import { modernCaller, readModern } from '../../src/downstream/modern-envelope.ts';
+import { callerOf, readModern } from '../../src/downstream/modern-envelope.ts';
 import { ModernReply } from '../../src/downstream/modern-reply.ts';
 import { DisconnectWatcher } from '../../src/downstream/streams/disconnect-watcher.ts';
 import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
@@ -52,13 +52,13 @@ async function replying(
   };
   const server = await serving((_incoming, response) => {
     respond({
-      reply: new ModernReply(response, message, modernCaller(modern.envelope, LOCAL, ''), form, parts),
+      reply: new ModernReply(response, message, callerOf(modern.envelope, LOCAL, ''), form, parts),
       response,
     });
   });
   /** Passes the request of a reply to a gateway, as the endpoint does. */
   const begin = ({ core }: TestCore, reply: ModernReply) => {
-    reply.bind(core.gateway.handleModernRequest(message, modernCaller(modern.envelope, LOCAL, ''), reply, undefined));
+    reply.bind(core.gateway.handleModernRequest(message, callerOf(modern.envelope, LOCAL, ''), reply, undefined));
   };
   return { url: server.url, replies, failures, begin, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 }

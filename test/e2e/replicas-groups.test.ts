@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { post, rpc } from '../downstream/client.ts';
 import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -36,6 +37,23 @@ test('a modern principal has one state at a stdio server behind two replicas', O
   assert.deepEqual(
     many.map(({ count }) => count).toSorted((a, b) => a - b),
     Array.from({ length: 20 }, (_, n) => n + 13),
+  );
+});
+
+test('requests without a session have one state at a stdio server behind two replicas', OPTIONS, async () => {
+  await using replicas = await Replicas.start(2, {
+    mcpServers: { count: COUNT },
+    gateway: { sessions: { required: false } },
+  });
+  const [one, two] = replicas.each.map((replica) => replica.endpoint());
+  assert.ok(one !== undefined && two !== undefined);
+  const body = rpc(1, 'tools/call', { name: 'count__add', arguments: {} });
+  const texts: string[] = [];
+  for (const url of [one, two, one, two]) texts.push((await post(url, body)).text);
+  assert.deepEqual(
+    texts.map((text) => Number(/(\d+) of \d+/.exec(text)?.[1])),
+    [1, 2, 3, 4],
+    texts.join('\n'),
   );
 });
 

@@ -193,6 +193,7 @@ test('maxAge ends a session in memory, and its stream', TIMEOUT, async (t) => {
   const time = stopTime(t);
   const memory = memoryUpstream({ lists: { tools: [ECHO] } });
   const sessions = {
+    required: true,
     idleMs: 60_000,
     maxAgeMs: 500,
     parkMs: 60_000,

@@ -240,6 +240,7 @@ export async function testCore(
       ...limits,
     },
     sessions: {
+      required: true,
       idleMs: 60_000,
       maxAgeMs: 3_600_000,
       parkMs: 60_000,
@@ -247,6 +248,7 @@ export async function testCore(
       eventLimit: 1000,
       eventLimitBytes: 8 << 20,
     },
+    jsonAnswers: [],
     legacySse: true,
     logLevel: 'silent',
     overload: { loopDelayMs: 500, memory: 'of cgroup' },

@@ -23,7 +23,7 @@ const PUBLIC: ReadonlySet<string> = new Set(
   (
     'listen operator publicUrl allowedHosts allowedOrigins trustedProxies stateDir auth jwt issuer audiences algorithms requiredScopes advertisedScopes scopesOnDemand scope advertised types leeway apiKeys groups introspection clientId tokenPrefix keyFile keysInRedis name ' +
     'operatorKeys limits body message processes sessions sessionsPerPrincipal parkedPerPrincipal parkedPerUpstream inFlightPerSession ' +
-    'streamsPerPrincipal bodyTotal messageTotal unsentTotal sessions idle park maxAge keepAlive events eventBytes eventBytesTotal legacySse logLevel ' +
+    'streamsPerPrincipal bodyTotal messageTotal unsentTotal sessions required idle park maxAge keepAlive events eventBytes eventBytesTotal jsonAnswers legacySse logLevel ' +
     'rates to anyone groups scopes subjects issuers clients claims endpoints per limit window repeats overload loopDelay memory idempotency keep exceptTools inFlightPerPrincipal ' +
     'audit file stdout otlp maxSize maxFiles arguments sync recordSize accessLog tracing sampling workers redis caFile tls cert ca internal advertise names maxChars instructions lists wait reload watch drain profiles upstreams includeTools excludeTools renames ' +
     'type path cwd processLimits openFiles cpuTime sandbox read write network disabled enabled prefix rawUris isolation era clientFeatures elicitationHosts samplingBudget start required timeouts connect firstByte call ' +

@@ -66,6 +66,7 @@ export const GATEWAY_EFFECTS = {
     unsentTotalBytes: 'at the next start',
   },
   sessions: {
+    required: 'at once',
     idleMs: 'at once',
     maxAgeMs: 'at once',
     parkMs: 'at once',
@@ -74,6 +75,7 @@ export const GATEWAY_EFFECTS = {
     eventLimitBytes: 'at the next start',
     eventTotalBytes: 'at the next start',
   },
+  jsonAnswers: 'at once',
   legacySse: 'at once',
   logLevel: 'at once',
   accessLog: 'at the next start',

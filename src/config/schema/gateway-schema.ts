@@ -15,6 +15,7 @@ import {
   address,
   count,
   duration,
+  endpointPaths,
   flag,
   networks,
   oneOf,
@@ -67,6 +68,12 @@ const limits = z.strictObject({
 });
 
 const sessions = z.strictObject({
+  required: flag()
+    .prefault(true)
+    .describe(
+      'Whether clients before 2026-07-28 must send the id of their session. false: a request without one is answered alone, ' +
+        'for clients that never send it, such as some hosted connectors.',
+    ),
   idle: duration('1s', '30d')
     .prefault('30m')
     .describe('A session unused for this long is released from memory. Its id stays valid.'),
@@ -226,6 +233,12 @@ export const gatewaySchema = z.strictObject({
     ),
   limits: limits.prefault({}).describe('Limits on the load of the gateway.'),
   sessions: sessions.prefault({}).describe('Sessions of clients: their duration, and the events kept for them.'),
+  jsonAnswers: endpointPaths()
+    .prefault([])
+    .describe(
+      'Paths of endpoints that answer each POST with JSON, never with an event stream, for clients that read nothing else. ' +
+        'Progress and questions of such an answer are lost.',
+    ),
   legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may connect with GET /sse.'),
   logLevel: oneOf(LOG_LEVELS).prefault('info').describe('Lowest level of the log lines that are written.'),
   accessLog: oneOf(ACCESS_LOGS)

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { RATE_SHARES } from '../values/config.ts';
 import { names, TOKEN_LISTS } from './access-schema.ts';
-import { count, duration, oneOf, text, texts } from './scalars.ts';
+import { count, duration, endpointPaths, oneOf, text, texts } from './scalars.ts';
 
 const MAX_COUNT = 1_000_000_000;
 /** Timers cannot wait for longer than 24 days. */
@@ -26,13 +26,7 @@ const rate = z.strictObject({
     .regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, { error: 'expected a name of letters, digits, "_" and "-"' })
     .describe('Unique name, for messages, the audit log and the count, which a reload keeps.'),
   to: to.describe('The principals that it holds for. A principal must match each list, by one of its values.'),
-  endpoints: z
-    .array(
-      text().regex(/^\/mcp(?:\/[a-z][a-z0-9-]*)?$/, { error: 'expected a path such as "/mcp" or "/mcp/github"' }),
-      { error: 'expected a list of paths' },
-    )
-    .describe('Paths of endpoints. Default: all.')
-    .optional(),
+  endpoints: endpointPaths().describe('Paths of endpoints. Default: all.').optional(),
   upstreams: texts('expected a list of upstreams').describe('Upstreams by id or key. Default: all.').optional(),
   tools: texts('expected a list of tool names; * matches any text')
     .describe('Published names of tools; * matches any text. Default: all tools, prompts, resources and completions.')

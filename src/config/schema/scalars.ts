@@ -74,6 +74,14 @@ export function texts(expected = 'expected a list of texts') {
   return z.array(text(), { error: expected });
 }
 
+/** Schema of the paths of endpoints. */
+export function endpointPaths() {
+  const path = text().regex(/^\/mcp(?:\/[a-z][a-z0-9-]*)?$/, {
+    error: 'expected a path such as "/mcp" or "/mcp/github"',
+  });
+  return z.array(path, { error: 'expected a list of paths' });
+}
+
 const NETWORK = 'expected a network such as "10.0.0.0/8"';
 
 function isNetwork(value: string): boolean {

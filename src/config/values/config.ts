@@ -35,6 +35,8 @@ export interface Config {
   readonly operatorKeys: readonly ApiKeyConfig[];
   readonly limits: LimitsConfig;
   readonly sessions: SessionsConfig;
+  /** Ids of the views whose answers are JSON always. */
+  readonly jsonAnswers: readonly string[];
   /** Lets 2024-11-05 clients connect by `GET /sse`. */
   readonly legacySse: boolean;
   readonly logLevel: LogLevel;
@@ -293,6 +295,8 @@ export interface LimitsConfig {
 }
 
 export interface SessionsConfig {
+  /** False if a request of the legacy era without a session is answered alone. */
+  readonly required: boolean;
   /** An unused session releases its processes, connections and events after this time. Its id stays valid. */
   readonly idleMs: number;
   /** Maximum age of a session id. */

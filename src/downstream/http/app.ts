@@ -30,8 +30,8 @@ export interface Endpoints {
   readonly mcp: McpEndpoint;
   readonly sse: SseEndpoint;
   readonly bodies: BodyBudget;
-  /** Applies the limits of another config that do not concern open streams. */
-  setConfig(config: Pick<Config, 'limits'>): void;
+  /** Applies the settings of another config that do not concern open streams. */
+  setConfig(config: ReturnType<McpParts['settings']>): void;
   /** Ends open streams of these principals on which no answer is due. */
   endStreams(isConcerned: (principal: Principal) => boolean): void;
   /** Refuses new requests. Requests in flight continue, and so do the streams that clients could open nowhere else. */
@@ -78,10 +78,9 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   const { challengeIfOver = () => undefined, currentOf = (principal: Principal) => principal } = parts;
   const { scopeChallenge = (scopes: readonly string[]) => scopeChallengeText(scopes) } = parts;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
-  let { limits } = config;
-  const settings = () => ({ limits });
+  let settings: ReturnType<McpParts['settings']> = config;
   const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
-  const shared = { front, timers, metrics, memory, settings, load, refusals, ...ofCredentials };
+  const shared = { front, timers, metrics, memory, settings: () => settings, load, refusals, ...ofCredentials };
   const mcp = new McpEndpoint({ ...shared, openEventLog, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log, streams: mcp.streams });
   return {
@@ -89,8 +88,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     sse,
     bodies: memory.bodies,
     setConfig(next) {
-      ({ limits } = next);
-      const bodyLimits = bodyBudgetLimits(limits);
+      settings = next;
+      const bodyLimits = bodyBudgetLimits(next.limits);
       memory.bodies.setLimits(bodyLimits);
       memory.running.setLimits(bodyLimits);
     },

@@ -4,7 +4,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import { featuresOf } from '../../protocol/revisions.ts';
+import { featuresOf, isModernRevision } from '../../protocol/revisions.ts';
 import { FairPool } from '../../upstream/quota/fair-pool.ts';
 import { noRoom } from './session-refusals.ts';
 import type { Caller } from '../front/caller.ts';
@@ -29,7 +29,8 @@ export interface Subscriber {
 
 /**
  * All modern requests of one principal with the same rights to one endpoint that declare the same capabilities. Modern requests do not
- * identify their client, so legacy upstreams keep for a group the state that they would keep for a client.
+ * identify their client, so legacy upstreams keep for a group the state that they would keep for a client. Requests of the legacy era
+ * without a session have a group for each revision.
  */
 export class ClientGroup extends ConnectionHolder {
   readonly isOneClient = false;
@@ -253,7 +254,7 @@ export class ClientGroups {
     const declared = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
     const rights = this.#parts.rightsKeyOf(caller);
     const policy = rights === '' ? '' : `${reloads}${rights}`;
-    return `modern ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
+    return `${isModernRevision(revision) ? 'modern' : revision} ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
   }
 
   #counterNameOf(caller: Caller): string {

@@ -4,7 +4,6 @@ import type { Answer, Notification, Request, Response } from '../../protocol/jso
 import type { RawObject } from '../../json/json.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
-import type { ModernRevision } from '../../protocol/revisions.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { ClientRequest, ClientResponse } from './client-http.ts';
 import type { SessionRef } from '../../store/session-store.ts';
@@ -39,9 +38,11 @@ export interface ClientSession {
   removeSink(sink: MessageSink): void;
 }
 
-/** The caller of a modern request, as its envelope describes it. */
+/**
+ * The caller of a modern request, as its envelope describes it. Also that of a request of the legacy era without a session, which declares no
+ * capabilities and is answered alone as well.
+ */
 export interface ModernCaller extends Caller {
-  readonly revision: ModernRevision;
   /** The lowest level of log messages about this request; undefined for none. */
   readonly logLevel: Severity | undefined;
   /** The client's description of itself; undefined if it sent none. */

@@ -5,9 +5,9 @@ import type { Settings } from '../../config/values/config.ts';
 import { failureOfRetry, GatewayError } from '../../errors.ts';
 import { readRetry, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
-import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import { type Answer, EMPTY_RESULT, type Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
-import { MODERN_REVISIONS } from '../../protocol/revisions.ts';
+import { isModernRevision, MODERN_REVISIONS } from '../../protocol/revisions.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
@@ -115,13 +115,15 @@ export class ModernRequests implements ModernRequestHost {
 
   toFailure({ request, caller, span, continuesCall }: ModernRequest, thrown: unknown): Answer {
     const failure = continuesCall && thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
-    return upgradedAnswer(this.#parts.recorder.fail(failure, { request, principal: caller.principal, span }));
+    const answer = this.#parts.recorder.fail(failure, { request, principal: caller.principal, span });
+    return isModernRevision(caller.revision) ? upgradedAnswer(answer) : answer;
   }
 
   #answer(modernRequest: ModernRequest, modernClient: ModernClient): Answer | Promise<Answer> {
     const { request, caller } = modernRequest;
     const { group } = modernClient;
     const { listRefresher } = this.#parts;
+    if (modernClient.dialect.era === 'legacy') return answerSessionless(request);
     switch (request.method) {
       case 'server/discover':
         return listRefresher
@@ -215,7 +217,7 @@ export class ModernRequests implements ModernRequestHost {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    if (lookup !== undefined) checkHeaders(request, to, lookup);
+    if (lookup !== undefined && modernClient.dialect.era === 'modern') checkHeaders(request, to, lookup);
     return retry?.requestState === undefined
       ? this.#sendToOwner(modernRequest, modernClient, to)
       : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
@@ -372,6 +374,21 @@ export class ModernRequests implements ModernRequestHost {
     exchange.outcome = { answer, error: 'rpc_error' };
     modernRequest.bind(exchange);
     return answer;
+  }
+}
+
+/** Answers a method that only the legacy era has, without a session. @throws {GatewayError} `session-required`, `method-not-found` */
+function answerSessionless({ method }: Request): Answer {
+  switch (method) {
+    case 'ping':
+    // Clients set a level before their first call, and would give up. They get no log messages.
+    case 'logging/setLevel':
+      return EMPTY_RESULT;
+    case 'resources/subscribe':
+    case 'resources/unsubscribe':
+      throw new GatewayError('session-required', { message: `${method} needs one` });
+    default:
+      throw new GatewayError('method-not-found', { message: method });
   }
 }
 

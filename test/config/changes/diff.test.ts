@@ -240,6 +240,8 @@ const settings: readonly SettingCase[] = [
   { gateway: 'limits: {streamsPerPrincipal: 7}', path: 'gateway.limits.streamsPerPrincipal' },
   { gateway: 'sessions: {maxAge: 1d}', path: 'gateway.sessions.maxAge' },
   { gateway: 'sessions: {park: 1m}', path: 'gateway.sessions.park' },
+  { gateway: 'sessions: {required: false}', path: 'gateway.sessions.required' },
+  { gateway: 'jsonAnswers: [/mcp]', path: 'gateway.jsonAnswers' },
   { gateway: 'legacySse: false', path: 'gateway.legacySse' },
   { gateway: 'names: {maxChars: 40}', path: 'gateway.names.maxChars' },
   { gateway: 'instructions: {maxChars: 40}', path: 'gateway.instructions.maxChars' },
