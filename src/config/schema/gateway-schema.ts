@@ -71,8 +71,8 @@ const sessions = z.strictObject({
   required: flag()
     .prefault(true)
     .describe(
-      'Whether clients before 2026-07-28 must send the id of their session. false: a request without one is answered alone, ' +
-        'for clients that never send it, such as some hosted connectors.',
+      'Whether clients before 2026-07-28 must send the id of their session. If not, a request without one is answered alone. ' +
+        'Some hosted connectors never send it.',
     ),
   idle: duration('1s', '30d')
     .prefault('30m')

@@ -4,8 +4,9 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import { featuresOf, isModernRevision } from '../../protocol/revisions.ts';
+import { featuresOf } from '../../protocol/revisions.ts';
 import { FairPool } from '../../upstream/quota/fair-pool.ts';
+import { clientDialect } from '../dialects/client-dialect.ts';
 import { noRoom } from './session-refusals.ts';
 import type { Caller } from '../front/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
@@ -254,7 +255,7 @@ export class ClientGroups {
     const declared = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
     const rights = this.#parts.rightsKeyOf(caller);
     const policy = rights === '' ? '' : `${reloads}${rights}`;
-    return `${isModernRevision(revision) ? 'modern' : revision} ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
+    return `${clientDialect(revision).groupKey} ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
   }
 
   #counterNameOf(caller: Caller): string {

@@ -71,7 +71,7 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
 
   /** Fails the request with the capabilities that it would have to declare. A request of the legacy era cannot declare any. */
   onUnsupportedRequest(method: string, params: RawObject, exchange: Exchange | undefined): void {
-    if (this.dialect.era === 'legacy') return;
+    if (!this.dialect.describesClient) return;
     const requiredCapabilities = capabilitiesNeededFor(method, params);
     if (exchange === undefined || requiredCapabilities === undefined) return;
     const message = `the server asks for ${method}`;

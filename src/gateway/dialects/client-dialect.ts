@@ -2,6 +2,7 @@ import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { withoutRetry } from '../../protocol/input-required.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
 import {
   type Era,
   featuresOf,
@@ -12,7 +13,7 @@ import {
 import { declaresTasks, TASKS_EXTENSION } from '../../protocol/tasks.ts';
 import { downgradeResult, downgradeServerRequest } from '../../protocol/translation/downgrade.ts';
 import { downgradeInputRequest } from '../../protocol/translation/downgrade-modern.ts';
-import { type Stamp, upgradeResult } from '../../protocol/translation/upgrade.ts';
+import { type Stamp, upgradeError, upgradeResult } from '../../protocol/translation/upgrade.ts';
 
 /**
  * The part of a client in a task that an upstream creates without being asked for one. `polls`: the client gets the task
@@ -23,6 +24,10 @@ export type TaskRole = 'polls' | 'waits' | 'none';
 /** The rules by which the gateway answers and asks clients of one revision. */
 export interface ClientDialect {
   readonly era: Era;
+  /** The part of the key of a client group that tells clients with other answers apart. */
+  readonly groupKey: string;
+  /** True if each request describes its client, and so can declare what the last one did not. */
+  readonly describesClient: boolean;
   /** True if the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
   readonly asksInAnswers: boolean;
   /** True if the error differs for a resource or prompt that no list has. */
@@ -42,6 +47,8 @@ export interface ClientDialect {
   assertTaskMethod(method: string, declared: RawObject, offered: RawObject): void;
   /** Returns the result of an upstream without members and content that the client's revision does not have. */
   downgradeResult(method: string, result: string): string;
+  /** Returns a failure of the gateway as the client reads it. */
+  failure(answer: Answer): Answer;
   /** Translates the params of a server request. Returns undefined if the client's revision cannot express it. */
   downgradeServerRequest(method: string, params: RawObject): RawObject | undefined;
   /** Translates the params of an input request. Returns undefined if the client's revision cannot express it. */
@@ -71,6 +78,8 @@ function legacy(revision: LegacyRevision): ClientDialect {
   const taskMethods = featuresOf(revision).coreTasks ? CORE_METHODS : NO_METHODS;
   return {
     era: 'legacy',
+    groupKey: revision,
+    describesClient: false,
     asksInAnswers: false,
     marksUnlistedItems: false,
     acceptsOtherNotifications: true,
@@ -79,6 +88,7 @@ function legacy(revision: LegacyRevision): ClientDialect {
     assertTaskMethod: (method, _declared, offered) =>
       assertOneOf(offered.raw('tasks') === undefined ? NO_METHODS : taskMethods, method),
     downgradeResult: (method, result) => downgradeResult(method, revision, result),
+    failure: (answer) => answer,
     downgradeServerRequest: (method, params) => downgradeServerRequest(method, revision, params),
     downgradeInputRequest: (method, params, elicitationId) =>
       downgradeInputRequest(method, revision, params, elicitationId),
@@ -88,6 +98,8 @@ function legacy(revision: LegacyRevision): ClientDialect {
 
 const MODERN_CLIENT: ClientDialect = {
   era: 'modern',
+  groupKey: 'modern',
+  describesClient: true,
   asksInAnswers: true,
   marksUnlistedItems: true,
   // A modern client learns of a completed URL elicitation from the answer to its call.
@@ -99,6 +111,7 @@ const MODERN_CLIENT: ClientDialect = {
     assertDeclaresTasks(declared, method);
   },
   downgradeResult: (_method, result) => result,
+  failure: (answer) => (answer.kind === 'error' ? { ...answer, error: upgradeError(answer.error) } : answer),
   downgradeServerRequest: (_method, params) => params,
   downgradeInputRequest: (_method, params) => params,
   stampResult: upgradeResult,

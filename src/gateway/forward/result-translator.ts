@@ -226,11 +226,6 @@ function unsupportedByClient(upstream: string, method: string, { message: reason
   return toolFailure(message);
 }
 
-/** Returns a failure of the gateway as a modern client reads it. */
-export function upgradedAnswer(answer: Answer): Answer {
-  return answer.kind === 'error' ? { ...answer, error: upgradeError(answer.error) } : answer;
-}
-
 /** Returns a tool result that reports a failure to the model. */
 export function toolFailure(text: string): Result {
   const result = RawObject.of({ content: [{ type: 'text', text }], isError: true });

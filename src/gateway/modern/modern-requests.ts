@@ -7,11 +7,10 @@ import { readRetry, type Retry, withRetry } from '../../protocol/input-required.
 import { RawObject } from '../../json/json.ts';
 import { type Answer, EMPTY_RESULT, type Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
-import { isModernRevision, MODERN_REVISIONS } from '../../protocol/revisions.ts';
+import { MODERN_REVISIONS } from '../../protocol/revisions.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
-import { upgradedAnswer } from '../forward/result-translator.ts';
 import { assertPermitted } from '../calls/call-judge.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { ModernCaller, ModernSink } from '../front/front.ts';
@@ -20,7 +19,7 @@ import { RemoteListens, splitFilter } from './remote-listens.ts';
 import { SubscriptionStream } from './subscription-stream.ts';
 import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
-import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
+import { assertDeclaresTasks, clientDialect } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { canBeAskedAnything } from '../exchange/client-capabilities.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
@@ -116,14 +115,14 @@ export class ModernRequests implements ModernRequestHost {
   toFailure({ request, caller, span, continuesCall }: ModernRequest, thrown: unknown): Answer {
     const failure = continuesCall && thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
     const answer = this.#parts.recorder.fail(failure, { request, principal: caller.principal, span });
-    return isModernRevision(caller.revision) ? upgradedAnswer(answer) : answer;
+    return clientDialect(caller.revision).failure(answer);
   }
 
   #answer(modernRequest: ModernRequest, modernClient: ModernClient): Answer | Promise<Answer> {
     const { request, caller } = modernRequest;
     const { group } = modernClient;
     const { listRefresher } = this.#parts;
-    if (modernClient.dialect.era === 'legacy') return answerSessionless(request);
+    if (!modernClient.dialect.describesClient) return answerSessionless(request);
     switch (request.method) {
       case 'server/discover':
         return listRefresher
@@ -217,7 +216,7 @@ export class ModernRequests implements ModernRequestHost {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    if (lookup !== undefined && modernClient.dialect.era === 'modern') checkHeaders(request, to, lookup);
+    if (lookup !== undefined && modernClient.dialect.describesClient) checkHeaders(request, to, lookup);
     return retry?.requestState === undefined
       ? this.#sendToOwner(modernRequest, modernClient, to)
       : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
@@ -322,7 +321,7 @@ export class ModernRequests implements ModernRequestHost {
     } catch (thrown) {
       const { request, client, span, isDetached } = exchange;
       const failed = { request, principal: client.caller.principal, span, isAwaited: !isDetached };
-      return upgradedAnswer(this.#parts.recorder.fail(exchange.failure ?? thrown, failed));
+      return client.dialect.failure(this.#parts.recorder.fail(exchange.failure ?? thrown, failed));
     } finally {
       holder.removeExchange(exchange);
     }
