@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { event, stream } from '../fixtures/servers/http-harness.ts';
+import { event } from '../fixtures/servers/http-harness.ts';
 import {
   type HttpUpstream,
   legacyUpstream,
@@ -21,23 +21,15 @@ const COUNT = { command: process.execPath, args: [join(import.meta.dirname, '../
 const TOOLS = ['quick', 'counts', 'waits'].map((name) => ({ name, inputSchema: { type: 'object' } }));
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 
-/** Returns the handler of tool calls. The name of the tool decides its behaviour. */
+/** Returns the handler of tool calls: `counts` reports progress first, and `waits` does no more than that. */
 function act(result: Readonly<Record<string, unknown>>) {
   return (served: Served) => {
-    const { id, params, meta, response } = served;
-    const { progressToken } = meta;
-    const progress = { jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress: 1 } };
-    switch (params['name']) {
-      case 'counts':
-        stream(response, event(JSON.stringify(progress)), event(resultText(id, result)));
-        response.end();
-        return undefined;
-      case 'waits':
-        stream(response, event(JSON.stringify(progress)));
-        return undefined;
-      default:
-        return result;
-    }
+    const { params, meta } = served;
+    const tool = params['name'];
+    if (tool === 'quick') return result;
+    served.notify('notifications/progress', { progressToken: meta['progressToken'], progress: 1 });
+    if (tool === 'counts') served.response.end(event(resultText(served.id, result)));
+    return undefined;
   };
 }
 
