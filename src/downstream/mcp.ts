@@ -220,9 +220,11 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (challenge !== undefined) return refuseOver(challenge);
     const principal = this.#parts.currentOf(admitted.principal);
     const { sessions, jsonAnswers } = this.#parts.settings();
-    const isJson = form === 'any' && jsonAnswers.includes(view);
-    const posting: Posting = { outgoing, view, principal, form: isJson ? 'json' : form, lookup, text };
     const posted = classify(text, headers, lookup, sessions.required);
+    // A subscription is a stream by its nature.
+    const isListen = posted.kind === 'modern' && posted.request.method === LISTEN;
+    const isJson = form === 'any' && jsonAnswers.includes(view) && !isListen;
+    const posting: Posting = { outgoing, view, principal, form: isJson ? 'json' : form, lookup, text };
     if (this.#isDraining) {
       const passedOn = await this.#forwarder.forwardPost(outgoing, view, admitted, posted, text);
       if (passedOn !== undefined) return passedOn;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { MODERN, modernPost } from '../support/modern-wire.ts';
+import { MODERN, modernEvents, modernPost } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 import { initialize, messagesOf, post, rpc } from './client.ts';
 
@@ -35,4 +35,12 @@ test('a client of an endpoint of jsonAnswers that accepts events alone gets even
   await using gateway = await openGateway({ s: SLOW }, { jsonAnswers: ['/mcp'] });
   const got = await modernPost(gateway.url, 'tools/list', {}, { headers: { accept: 'text/event-stream' } });
   assert.equal(got.headers['content-type'], 'text/event-stream');
+});
+
+test('a subscription at an endpoint of jsonAnswers is a stream', TIMEOUT, async () => {
+  await using gateway = await openGateway({ s: SLOW }, { jsonAnswers: ['/mcp'] });
+  const stream = await modernEvents(gateway.url, 'subscriptions/listen', { notifications: { toolsListChanged: true } });
+  await stream.until(({ messages }) => messages.length > 0);
+  assert.match(String(stream.messages[0]?.method), /acknowledged$/);
+  stream.close();
 });

@@ -237,7 +237,7 @@ export const gatewaySchema = z.strictObject({
     .prefault([])
     .describe(
       'Paths of endpoints that answer each POST with JSON, never with an event stream, for clients that read nothing else. ' +
-        'Progress and questions of such an answer are lost.',
+        'Progress and questions of such an answer are lost. Subscriptions stay streams.',
     ),
   legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may connect with GET /sse.'),
   logLevel: oneOf(LOG_LEVELS).prefault('info').describe('Lowest level of the log lines that are written.'),
