@@ -41,18 +41,17 @@ export const SESSIONLESS = {
   '2025-06-18': silent('2025-06-18'),
 } as const;
 
-/** The latest caller of each principal, by description. */
-const callers = new WeakMap<ClientDescription, WeakMap<Principal, ModernCaller>>();
+/** The callers of each principal by view, by description. */
+const callers = new WeakMap<ClientDescription, WeakMap<Principal, Map<string, ModernCaller>>>();
 
 /** Returns the caller of a request. Requests of one client mostly get the same object. */
 export function callerOf(client: ClientDescription, principal: Principal, view: string): ModernCaller {
-  const byPrincipal = getOrMake(callers, client, () => new WeakMap());
-  const last = byPrincipal.get(principal);
-  if (last?.view === view) return last;
-  const { version, clientCapabilities, logLevel, clientInfo } = client;
-  const caller = { principal, view, revision: version, capabilities: clientCapabilities, logLevel, clientInfo };
-  byPrincipal.set(principal, caller);
-  return caller;
+  const byPrincipal = getOrMake(callers, client, () => new WeakMap<Principal, Map<string, ModernCaller>>());
+  const byView = getOrMake(byPrincipal, principal, () => new Map<string, ModernCaller>());
+  return getOrMake(byView, view, () => {
+    const { version, clientCapabilities, logLevel, clientInfo } = client;
+    return { principal, view, revision: version, capabilities: clientCapabilities, logLevel, clientInfo };
+  });
 }
 
 function unsupported(requested: string): GatewayError {

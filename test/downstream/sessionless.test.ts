@@ -12,6 +12,7 @@ import {
   type Served,
 } from '../support/http-upstream.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
+import { modernEvents, modernPost } from '../support/modern-wire.ts';
 import { connectSdk1, connectSdk2 } from '../support/sdk-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { type Got, initialize, messagesOf, post, postForEvents, rpc, send } from './client.ts';
@@ -44,7 +45,11 @@ before(async () => {
     tools: TOOLS,
     answers: { 'tools/call': act({ resultType: 'complete', ...DONE }) },
   });
-  legacy = await legacyUpstream({ tools: TOOLS, resources, answers: { 'tools/call': act(DONE) } });
+  legacy = await legacyUpstream({
+    tools: TOOLS,
+    resources,
+    answers: { 'tools/call': act(DONE), 'resources/subscribe': () => ({}) },
+  });
   gateway = await openGateway(
     { new: { url: modern.url }, old: { url: legacy.url, era: 'legacy' }, count: COUNT },
     { sessions: { required: false } },
@@ -143,10 +148,34 @@ for (const name of ['new__waits', 'old__waits']) {
 }
 
 test('requests of one principal without a session share its state at a stdio server', TIMEOUT, async () => {
-  const added = async () => JSON.stringify(resultOf(await ask('tools/call', call('count__add'))));
-  const [first, second] = [await added(), await added()];
+  const added = async (headers: Readonly<Record<string, string>>) =>
+    JSON.stringify(resultOf(await ask('tools/call', call('count__add'), headers)));
+  const first = await added(JUNE);
   assert.match(first, /1 of (\d+)/);
-  assert.equal(second, first.replace('1 of', '2 of'));
+  // Machines of one cloud may send the revision or not.
+  for (const [n, version] of ['2025-11-25', '2025-03-26', '2024-11-05'].entries()) {
+    assert.equal(await added({ 'mcp-protocol-version': version }), first.replace('1 of', `${n + 2} of`));
+  }
+  assert.equal(await added({}), first.replace('1 of', '5 of'));
+});
+
+test('a request without a session subscribes to nothing for a client that listens', TIMEOUT, async () => {
+  const inner = await openGateway({ old: { url: legacy.url } }, { accessLog: 'all' });
+  const outer = await openGateway({ inner: { url: inner.url } }, { sessions: { required: false } });
+  await using _stack = new AsyncDisposableStack();
+  _stack.use(inner);
+  _stack.use(outer);
+  const listed = JSON.stringify((await modernPost(outer.url, 'resources/list')).text);
+  const uri = /"uri\\":\\"([^"\\]+)/.exec(listed)?.[1] ?? '';
+  const notifications = { resourceSubscriptions: [uri] };
+  const stream = await modernEvents(outer.url, 'subscriptions/listen', { notifications });
+  await stream.until(({ messages }) => messages.length > 0);
+  assert.ok(JSON.stringify(stream.messages[0]).includes(uri), JSON.stringify([uri, stream.messages]));
+  const got = await post(outer.url, rpc(1, 'tools/call', call('inner__old__quick')), undefined, JUNE);
+  assert.deepEqual(resultOf(got), DONE);
+  await waitUntil(() => inner.lines.some((line) => line.includes('"tools/call"')));
+  assert.ok(!inner.lines.some((line) => line.includes('"resources/subscribe"')), inner.lines.join(''));
+  stream.close();
 });
 
 // T-032

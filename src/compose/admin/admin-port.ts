@@ -129,7 +129,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
     endSession: async (digest) => {
       const session = sessionOf(core, digest);
       if (session === undefined) {
-        const others = `Groups of modern clients cannot be ended; "${COMMAND} ls sessions" lists both.`;
+        const others = `Groups of clients without sessions cannot be ended; "${COMMAND} ls sessions" lists both.`;
         throw new AdminError('not-found', `There is no session "${digest}" in memory. ${others}`);
       }
       await core.gateway.endSession(session);

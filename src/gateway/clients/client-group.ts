@@ -31,7 +31,7 @@ export interface Subscriber {
 /**
  * All modern requests of one principal with the same rights to one endpoint that declare the same capabilities. Modern requests do not
  * identify their client, so legacy upstreams keep for a group the state that they would keep for a client. Requests of the legacy era
- * without a session have a group for each revision.
+ * without a session have groups of their own, in any legacy revision.
  */
 export class ClientGroup extends ConnectionHolder {
   readonly isOneClient = false;
@@ -211,12 +211,14 @@ export class ClientGroups {
   }
 
   /**
-   * Yields the other groups of a group's principal, at all endpoints. A session has no siblings: its client has one
-   * connection to each upstream.
+   * Yields the other groups of a group's principal, at all endpoints, that may be of the same client. A session has no siblings: its client has
+   * one connection to each upstream.
    */
   *siblingsOf(holder: ConnectionHolder): Iterable<ClientGroup> {
     if (holder.isOneClient) return;
-    for (const group of this.ofPrincipal(holder.principal)) if (group !== holder) yield group;
+    for (const group of this.ofPrincipal(holder.principal)) {
+      if (group !== holder && group.dialect.describesClient === holder.dialect.describesClient) yield group;
+    }
   }
 
   /** Yields the groups of a principal, at all endpoints. */
@@ -255,7 +257,7 @@ export class ClientGroups {
     const declared = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
     const rights = this.#parts.rightsKeyOf(caller);
     const policy = rights === '' ? '' : `${reloads}${rights}`;
-    return `${clientDialect(revision).groupKey} ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
+    return `${clientDialect(revision).era} ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
   }
 
   #counterNameOf(caller: Caller): string {

@@ -120,8 +120,12 @@ export class ConnectionOwners {
   }
 
   /** Returns the groups of this process that may have a link of a connection. */
-  #groupsOf({ principal, view }: Held): readonly Group[] {
-    return [...this.#parts.groupsOf(principal)].filter((group) => (view ?? group.view) === group.view);
+  #groupsOf({ principal, view, upstream: id }: Held): readonly Group[] {
+    const upstream = this.#parts.upstreams.get(id);
+    const needsIt = (group: Group) => upstream === undefined || stateScopeOf(upstream, group.era) !== 'none';
+    return [...this.#parts.groupsOf(principal)].filter(
+      (group) => (view ?? group.view) === group.view && needsIt(group),
+    );
   }
 
   /** Lets other processes have the connections that nobody uses here. @param nowMs monotonic. */

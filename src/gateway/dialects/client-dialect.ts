@@ -24,8 +24,6 @@ export type TaskRole = 'polls' | 'waits' | 'none';
 /** The rules by which the gateway answers and asks clients of one revision. */
 export interface ClientDialect {
   readonly era: Era;
-  /** The part of the key of a client group that tells clients with other answers apart. */
-  readonly groupKey: string;
   /** True if each request describes its client, and so can declare what the last one did not. */
   readonly describesClient: boolean;
   /** True if the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
@@ -78,7 +76,6 @@ function legacy(revision: LegacyRevision): ClientDialect {
   const taskMethods = featuresOf(revision).coreTasks ? CORE_METHODS : NO_METHODS;
   return {
     era: 'legacy',
-    groupKey: revision,
     describesClient: false,
     asksInAnswers: false,
     marksUnlistedItems: false,
@@ -98,7 +95,6 @@ function legacy(revision: LegacyRevision): ClientDialect {
 
 const MODERN_CLIENT: ClientDialect = {
   era: 'modern',
-  groupKey: 'modern',
   describesClient: true,
   asksInAnswers: true,
   marksUnlistedItems: true,

@@ -151,7 +151,9 @@ export const statusAnswer = named('Status', {
   reasons: z.array(z.string()).describe('All reasons why it is not ready, or serves less than it should.'),
   isDraining: z.boolean().describe('Whether an operator or a signal asked it to take no new clients.'),
   sessions: count().describe('Sessions in memory.'),
-  clientGroups: count().describe('Groups of modern clients: one for each principal, endpoint and set of capabilities.'),
+  clientGroups: count().describe(
+    'Groups of clients without sessions: one for each principal, endpoint and set of capabilities.',
+  ),
   requestsInFlight: count(),
   parkedCalls: count(),
   memoryBytes: count().describe('Resident memory of the gateway, without its upstreams.'),
