@@ -28,6 +28,12 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
   return whole === undefined ? undefined : shownText(whole, MAX_REASON_CHARS);
 }
 
+/** Returns the seconds for which no connection is opened; undefined if one may be opened at once, or not before the config changes. */
+function retrySeconds({ retryAtMs }: Lifecycle): number | undefined {
+  const seconds = Math.ceil((retryAtMs - performance.now()) / 1_000);
+  return seconds > 0 && Number.isFinite(seconds) ? seconds : undefined;
+}
+
 /** Returns the status of one upstream. */
 export function upstreamStatus(upstream: Upstream, { offers }: Pick<StatusSource, 'offers'>): UpstreamStatus {
   const { id } = upstream;
@@ -43,7 +49,9 @@ export function upstreamStatus(upstream: Upstream, { offers }: Pick<StatusSource
     title: upstream.config.title,
     transport: upstream.config.target.kind,
     state: upstream.lifecycle.phase,
+    since: new Date(upstream.lifecycle.sinceMs).toISOString(),
     reason: explanation(upstream.lifecycle),
+    retryInSeconds: retrySeconds(upstream.lifecycle),
     connections: upstream.connections,
     eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
     isListed: offer !== undefined,

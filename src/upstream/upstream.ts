@@ -15,7 +15,7 @@ import { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import { audienceOf, connectionPlace, type ConnectionScope, discoveryPlace, EVERYBODY } from './connection-key.ts';
 import type { Eras } from './link/eras.ts';
 import { type FailureScope, isFailed, isUp, type Lifecycle } from './lifecycle/lifecycle.ts';
-import { Lifecycles } from './lifecycle/lifecycles.ts';
+import { Lifecycles, type OverallLifecycle } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
 import { type ClientFeatures, type CloseReason, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
@@ -115,7 +115,7 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /** The combined state of the upstream in the eras in use. */
-  get lifecycle(): Lifecycle {
+  get lifecycle(): OverallLifecycle {
     return this.#lifecycles.overall;
   }
 

@@ -33,6 +33,7 @@ const FILES: UpstreamStatus = {
   title: 'Files',
   transport: 'stdio',
   state: 'failed',
+  since: '2026-11-29T03:00:00.000Z',
   reason: 'spawn npx ENOENT',
   connections: 0,
   eras: { legacy: ERA, modern: ERA },

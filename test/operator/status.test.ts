@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { runCli } from '../support/cli.ts';
 import { startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 // N-12
 test('/status counts what is offered, and names what is filtered and quarantined', { timeout: 120_000 }, async () => {
@@ -35,4 +37,23 @@ test('/status counts what is offered, and names what is filtered and quarantined
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
+});
+
+test('status says since when an upstream is down, and when it is tried again', { timeout: 120_000 }, async () => {
+  const before = new Date().toISOString();
+  await using gateway = await startGateway({ mcpServers: { web: { url: 'http://127.0.0.1:9/mcp', required: true } } });
+  const read = async () => JSON.parse(await (await fetch(`${gateway.operatorUrl}/status`)).text()).upstreams[0];
+  await waitUntil(async () => (await read()).state === 'failed');
+  const { since } = await read();
+  assert.ok(before <= since && since <= new Date().toISOString(), since);
+  const seen = new Set<string>();
+  // The pause grows with each attempt.
+  await waitUntil(async () => {
+    const now = await read();
+    seen.add(now.since);
+    return now.retryInSeconds > 1;
+  });
+  assert.deepEqual([...seen], [since], 'attempts change nothing');
+  const { stdout } = await runCli(['status', '--config', gateway.configFile], tmpdir(), {}, 30_000);
+  assert.match(stdout, new RegExp(`^ +Since ${since}(?:, not tried again for \\d+ s)?$`, 'm'));
 });

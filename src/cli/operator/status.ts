@@ -134,6 +134,12 @@ function listedText({ isListed, isForCallers, tools }: UpstreamAnswer): string {
   return isForCallers ? 'lists depend on the caller' : 'never listed';
 }
 
+/** Returns since when an upstream is not well, and when it may be tried again; undefined for one that is. */
+function sinceNote({ state, since, retryInSeconds: seconds }: UpstreamAnswer): string | undefined {
+  if (state !== 'starting' && !TROUBLES.has(state)) return undefined;
+  return `Since ${since}${seconds === undefined ? '' : `, not tried again for ${durationText(seconds)}`}`;
+}
+
 /** Returns the upstreams for people, each with its reason and the next step below it. */
 export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   if (upstreams.length === 0) return 'There are no upstreams.\n';
@@ -148,7 +154,14 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   const lines = table(rows).split('\n');
   return upstreams
     .map((one, index) => {
-      const notes = [one.reason, one.nextStep, ...replicaNotes(one), ...gapNotes(one), ...lockNotes(one)]
+      const notes = [
+        one.reason,
+        sinceNote(one),
+        one.nextStep,
+        ...replicaNotes(one),
+        ...gapNotes(one),
+        ...lockNotes(one),
+      ]
         .filter((note) => note !== undefined)
         .map((note) => `    ${oneLine(note)}\n`);
       return `${lines[index] ?? ''}\n${notes.join('')}`;

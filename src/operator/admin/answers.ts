@@ -67,7 +67,15 @@ export const upstreamAnswer = named('Upstream', {
     .describe(
       '`configured`: not started yet. `ready`: its last start has succeeded; it stays so without connections, since the next request opens one. `stopped`: with the gateway.',
     ),
+  since: time().describe(
+    'Since when it is in this state. `starting`, `failed` and `needs-authorization` are one here, as attempts follow each other.',
+  ),
   reason: words('Why it is in this state; absent if the state needs no reason.').optional(),
+  retryInSeconds: count()
+    .optional()
+    .describe(
+      'The time for which no connection is opened after a failure; absent if the next attempt may come at once.',
+    ),
   nextStep: words('What an operator can do about the state; absent if there is nothing to do.').optional(),
   isDisabled: z.boolean().describe('Whether an operator has taken it out of service.'),
   isRequired: z.boolean().describe('Whether the gateway is ready only while it is up.'),

@@ -187,6 +187,12 @@ export function isFailed({ phase }: Pick<Lifecycle, 'phase'>): boolean {
   return phase === 'failed' || phase === 'needs-authorization';
 }
 
+/** Returns whether a state goes on in another one: an upstream that cannot be used is `starting` at each attempt. */
+export function goesOn(before: Phase, after: Phase): boolean {
+  const isOut = (phase: Phase) => phase === 'starting' || isFailed({ phase });
+  return before === after || (isOut(before) && isOut(after));
+}
+
 /** Returns whether the upstream serves requests now. */
 export function isUp({ phase }: Lifecycle): boolean {
   return phase === 'ready' || phase === 'degraded';

@@ -1,18 +1,25 @@
 import type { Era } from '../../protocol/revisions.ts';
-import { CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
+import { CONFIGURED, goesOn, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
+
+/** The combined state of an upstream in both eras. */
+export interface OverallLifecycle extends Lifecycle {
+  /** The time since which it is in this state, in ms since the epoch. The attempts to start it are one state with their failures. */
+  readonly sinceMs: number;
+}
 
 /** The lifecycles of one upstream: one for each era that it is used in. */
 export class Lifecycles {
   readonly #byEra: Record<Era, Lifecycle> = { legacy: CONFIGURED, modern: CONFIGURED };
   readonly #onChange: (after: Lifecycle) => void;
+  #overall: OverallLifecycle = { ...CONFIGURED, sinceMs: Date.now() };
 
   /** @param onChange called with the overall lifecycle after its phase or reason has changed. */
   constructor(onChange: (after: Lifecycle) => void) {
     this.#onChange = onChange;
   }
 
-  get overall(): Lifecycle {
-    return overall(this.#byEra.legacy, this.#byEra.modern);
+  get overall(): OverallLifecycle {
+    return this.#overall;
   }
 
   in(era: Era): Lifecycle {
@@ -20,9 +27,9 @@ export class Lifecycles {
   }
 
   step(era: Era, event: LifecycleEvent): void {
-    const before = this.overall;
-    this.#byEra[era] = step(this.#byEra[era], event, performance.now(), Math.random());
-    const after = this.overall;
+    const before = this.#overall;
+    this.#set(era, step(this.#byEra[era], event, performance.now(), Math.random()));
+    const after = this.#overall;
     if (after.phase !== before.phase || after.reason !== before.reason) this.#onChange(after);
   }
 
@@ -33,11 +40,18 @@ export class Lifecycles {
 
   /** Resets an era that the upstream does not support any more. */
   forget(era: Era): void {
-    if (this.#byEra[era].phase !== 'stopped') this.#byEra[era] = CONFIGURED;
+    if (this.#byEra[era].phase !== 'stopped') this.#set(era, CONFIGURED);
   }
 
   /** Resets an era that is `starting`, after the connection was opened in the other era. */
   reset(era: Era): void {
-    if (this.#byEra[era].phase === 'starting') this.#byEra[era] = CONFIGURED;
+    if (this.#byEra[era].phase === 'starting') this.#set(era, CONFIGURED);
+  }
+
+  #set(era: Era, state: Lifecycle): void {
+    this.#byEra[era] = state;
+    const after = overall(this.#byEra.legacy, this.#byEra.modern);
+    const { phase, sinceMs } = this.#overall;
+    this.#overall = { ...after, sinceMs: goesOn(phase, after.phase) ? sinceMs : Date.now() };
   }
 }

@@ -134,7 +134,7 @@ test('restart and drain say what they did, and the next call works again', BOUND
   assert.match(drained.stdout, /out of service until "linkspan restart local"/);
   const metrics = await (await fetch(`${gateway.operatorUrl}/metrics`)).text();
   assert.match(metrics, /^linkspan_upstream_state_info\{upstream="local",state="disabled"\} 1$/m);
-  assert.match((await on('status')).stdout, /^local +disabled.*\n.*\n +Put it into service again/m);
+  assert.match((await on('status')).stdout, /^local +disabled.*\n.*\n +Since 20.*Z\n +Put it into service again/m);
   assert.equal((await on('call', 'local__pid')).code, 1);
   const restarted = await on('restart', 'local');
   assert.equal(restarted.code, 0, restarted.stderr);

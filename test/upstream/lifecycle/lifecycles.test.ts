@@ -50,3 +50,24 @@ test('stopping stops both eras for good', () => {
   assert.equal(lifecycles.overall.phase, 'stopped');
   assert.equal(phases.at(-1), 'stopped');
 });
+
+test('the time of a state stays while attempts to start fail', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1_000 });
+  const { lifecycles } = lifecyclesOf();
+  const failed = { kind: 'unusable', reason: 'gone' } as const;
+  const since = [
+    ...([
+      { kind: 'starting' },
+      failed,
+      { kind: 'starting' },
+      { kind: 'connected' },
+      { kind: 'listed' },
+      failed,
+    ] as const),
+  ].map((event) => {
+    t.mock.timers.tick(1_000);
+    lifecycles.step('legacy', event);
+    return lifecycles.overall.sinceMs;
+  });
+  assert.deepEqual(since, [2_000, 2_000, 2_000, 5_000, 5_000, 7_000]);
+});
