@@ -76,6 +76,8 @@ export interface ConfigAuthenticator extends Authenticator {
    * @param present returns the authenticator that decides, also after further changes. So this one keeps none of those between them in memory.
    */
   replaceBy(next: ConfigAuthenticator, present: () => ConfigAuthenticator): void;
+  /** The issuers that are not of use now, each with its failure in words. */
+  readonly failures: readonly string[];
   /** The parts with which the authenticator of another config goes on; undefined if there are none. */
   readonly parts: AuthenticatorParts | undefined;
 }
@@ -304,6 +306,13 @@ export function createAuthenticator(
       // Not shared: a request that is still being verified here adds a token by rules that hold no more.
       next.parts?.verified.addFrom(verified, (principal) => !next.isOver(principal));
     },
+    get failures() {
+      const all = [
+        ...[...issuers.values()].map(({ jwks }) => jwks.failure),
+        ...introspections.map((one) => one.failure),
+      ];
+      return all.filter((failure) => failure !== undefined);
+    },
     parts: { issuers, introspections, verified },
   };
 }
@@ -321,6 +330,7 @@ function openAuthenticator(): ConfigAuthenticator {
     replaceBy: (_next, present) => {
       successor = present;
     },
+    failures: [],
     parts: undefined,
   };
 }

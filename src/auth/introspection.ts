@@ -10,6 +10,7 @@ import type { LimitName } from '../limits.ts';
 import { advertisedScopes } from './challenge.ts';
 import { FairSlots } from '../fair-slots.ts';
 import { InactiveTokens } from './inactive-tokens.ts';
+import { REPORTED_MS } from './jwks.ts';
 import { introspect, UnjudgedTokenError } from './introspection-request.ts';
 import { audienceFault, principalOf, type TokenVerdict } from './token-claims.ts';
 import { getOrMake } from '../map-entries.ts';
@@ -63,6 +64,12 @@ export class Introspection {
     this.config = config;
     this.#deps = deps;
     this.#inactive = new InactiveTokens(deps.onLimit);
+  }
+
+  /** Why the issuer is not of use now, in words; undefined if nothing is known to be wrong. */
+  get failure(): string | undefined {
+    if (this.#failures === 0 || this.#deps.clock() >= this.#retryMs + REPORTED_MS) return undefined;
+    return `the issuer ${this.config.issuer} cannot be asked; tokens that were not checked in the last minute are refused`;
   }
 
   /**
@@ -124,8 +131,10 @@ export class Introspection {
     const { clock, egress, log } = this.#deps;
     // Otherwise each request would wait for the timeout of an issuer that does not answer.
     if (clock() < this.#retryMs) throw new Error('the issuer has failed just now');
+    const { issuer } = this.config;
     try {
       const response = await introspect(this.config, token, egress);
+      if (this.#failures > 0) log.info({ issuer, failures: this.#failures }, 'issuer can be asked about tokens again');
       this.#failures = 0;
       return response;
     } catch (thrown) {
@@ -134,7 +143,6 @@ export class Introspection {
       const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
       this.#failures++;
       this.#retryMs = clock() + delayMs;
-      const { issuer } = this.config;
       const endpoint = shownUrl(new URL(this.config.endpoint));
       // The cause may quote the response, which may have claims of the token.
       const reason = messageOf(thrown);

@@ -18,6 +18,8 @@ const ABSENT_MS = 60_000;
 const ABSENT_LIMIT = 1_000;
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
+/** A failure is reported for this long after the next attempt was due. Without further tokens there is none, and the issuer may be back. */
+export const REPORTED_MS = 60_000;
 
 type Found =
   | { readonly kind: 'keys'; readonly keys: readonly CryptoKey[]; readonly set: KeySet }
@@ -95,6 +97,13 @@ export class Jwks {
     if (this.#loadedMs >= sinceMs) this.#rememberAbsent(kid);
     // The issuer may have changed its keys: anyone can cause the fetch before, and a client discards a token that is refused.
     return { kind: this.#isAbsent(kid) ? 'unknown' : 'withheld' };
+  }
+
+  /** Why the issuer is not of use now, in words; undefined if nothing is known to be wrong. */
+  get failure(): string | undefined {
+    if (this.#failures === 0 || this.#deps.clock() >= this.#retryMs + REPORTED_MS) return undefined;
+    const effect = this.#usable() === undefined ? 'are refused' : 'are checked with older keys, for an hour at most';
+    return `the keys of an issuer cannot be fetched from ${shownUrl(new URL(this.#url))}; its tokens ${effect}`;
   }
 
   #usable(): KeySet | undefined {

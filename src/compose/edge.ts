@@ -83,6 +83,7 @@ export class Edge {
     this.#keys = keys;
     this.#clients = clients;
     this.#load = load;
+    parts.metrics.onScrape('unreachableIssuers', () => this.#authenticator.failures.length);
     this.#sweeping = setInterval(() => this.#sweep(), OVER_SWEEP_MS).unref();
   }
 
@@ -254,10 +255,10 @@ export class Edge {
     else this.#endpoints.refuseNew();
   }
 
-  /** The reasons for which new requests are refused, or API keys are not those of their store, in words. */
+  /** The reasons for which new requests are refused, or credentials cannot be judged by their present state, in words. */
   get reasons(): readonly string[] {
     const { failure } = this.#keys;
-    return failure === undefined ? this.#load.reasons : [...this.#load.reasons, failure];
+    return [...this.#load.reasons, ...(failure === undefined ? [] : [failure]), ...this.#authenticator.failures];
   }
 
   /** The number of answers that are on their way to other processes, whose clients may read slowly. */

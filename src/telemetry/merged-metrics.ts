@@ -1,6 +1,6 @@
 /** Gauges of which each process has the same value, or the largest one says most. All others are added up. */
 const LARGEST =
-  /^(?:linkspan_(?:upstream_(?:up|state_info|required|era)|lock_withheld_items|catalog_|build_info|api_keys|loop_delay_|memory_used_ratio|replicas|redis_down|audit_(?:sequence|failing))|nodejs_(?:eventloop_lag|version_info)|process_(?:start_time|open_fds|max_fds))/;
+  /^(?:linkspan_(?:upstream_(?:up|state_info|required|era)|lock_withheld_items|catalog_|build_info|api_keys|loop_delay_|memory_used_ratio|replicas|redis_down|unreachable_issuers|audit_(?:sequence|failing))|nodejs_(?:eventloop_lag|version_info)|process_(?:start_time|open_fds|max_fds))/;
 /** Gauges that are 1 only if they are for all processes. */
 const SMALLEST = /^linkspan_api_key_last_read_successful$/;
 /** Gauges of the gateway as a whole, which the last text has. Workers load no config by themselves, and may be started at any time. */

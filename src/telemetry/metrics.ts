@@ -52,6 +52,7 @@ const SCRAPED = {
   auditQueueBytes: ['linkspan_audit_queue_bytes', 'Bytes of records that wait for being written.'],
   auditFailing: ['linkspan_audit_failing', '1 while the audit log cannot be written, else 0.'],
   redisDown: ['linkspan_redis_down', '1 if Redis is configured and cannot be used, else 0.'],
+  unreachableIssuers: ['linkspan_unreachable_issuers', 'Issuers of tokens that cannot be asked now.'],
   replicas: ['linkspan_replicas', 'Replicas with a lease, this one included.', 1],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;

@@ -297,3 +297,25 @@ test('a redirect is not followed', OPTIONS, async () => {
   other.closeAllConnections();
   await once(other, 'close');
 });
+
+test('a failure to fetch keys is told until a minute without tokens has passed', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  assert.equal(at.jwks.failure, undefined);
+  at.issuer.answer = (_, response) => void response.writeHead(503).end();
+  at.clock.nowMs += 10 * MINUTE;
+  assert.equal(await at.kind('first'), 'keys');
+  assert.match(
+    at.jwks.failure ?? '',
+    /^the keys of an issuer cannot be fetched from http:\/\/127\.0\.0\.1:\d+\/…; .* older keys, for an hour/,
+  );
+  at.clock.nowMs += MINUTE + SECOND;
+  assert.equal(at.jwks.failure, undefined, 'nobody knows');
+  at.clock.nowMs += 60 * MINUTE;
+  assert.equal(await at.kind('first'), 'unreachable');
+  assert.match(at.jwks.failure ?? '', /its tokens are refused$/);
+  at.issuer.answer = undefined;
+  at.clock.nowMs += 30 * SECOND;
+  assert.equal(await at.kind('first'), 'keys');
+  assert.equal(at.jwks.failure, undefined);
+});
