@@ -1,5 +1,7 @@
 import { COMMAND } from '../../command-name.ts';
 import {
+  type CallsAnswer,
+  callsAnswer,
   type ListGaps,
   statusAnswer,
   type StatusAnswer,
@@ -20,16 +22,22 @@ export interface PrintOptions extends TargetOptions {
 /** Prints the state of the running gateway and its upstreams. Resolves with 1 if the gateway is not ready. @throws {CliError} */
 export async function status(options: PrintOptions): Promise<number> {
   const target = await findGateway(options);
-  const [state, { upstreams }] = await Promise.all([
+  const [state, { upstreams }, { calls }] = await Promise.all([
     askGateway(target, statusAnswer, { path: '/status' }),
     askGateway(target, upstreamsAnswer, { path: '/upstreams' }),
+    askGateway(target, callsAnswer, { path: '/calls' }),
   ]);
-  print(options.json ? jsonText({ ...state, upstreams }) : statusText(state, upstreams, Date.now()));
+  print(options.json ? jsonText({ ...state, upstreams }) : statusText(state, upstreams, calls, Date.now()));
   return state.isReady ? EXIT.ok : EXIT.failed;
 }
 
 /** Returns the state of a gateway for people. @param nowMs wall clock. */
-function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], nowMs: number): string {
+function statusText(
+  state: StatusAnswer,
+  upstreams: readonly UpstreamAnswer[],
+  calls: CallsAnswer['calls'],
+  nowMs: number,
+): string {
   const uptime = durationText((nowMs - Date.parse(state.startedAt)) / 1_000);
   const { sessions, clientGroups, requestsInFlight, parkedCalls } = state;
   const rows = [
@@ -49,7 +57,7 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
     ],
     ...replicaRows(state),
   ];
-  return `${table(rows)}${unansweredText(state.unanswered)}\n${upstreamTable(upstreams)}`;
+  return `${table(rows)}${unansweredText(state.unanswered)}\n${upstreamTable(upstreams, calls)}`;
 }
 
 /** Returns whether a gateway is ready, with the reasons against it, or for which it serves less than it should. */
@@ -140,8 +148,22 @@ function sinceNote({ state, since, retryInSeconds: seconds }: UpstreamAnswer): s
   return `Since ${since}${seconds === undefined ? '' : `, not tried again for ${durationText(seconds)}`}`;
 }
 
-/** Returns the upstreams for people, each with its reason and the next step below it. */
-export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
+/** A call is shown below its upstream when it has waited for so long. */
+const LONG_CALL_SECONDS = 60;
+
+/** Returns a line about calls that an upstream has not answered for a while. @param calls the longest first. */
+function waitingNote({ id }: UpstreamAnswer, calls: CallsAnswer['calls']): string | undefined {
+  const waiting = calls.filter(
+    ({ state, upstream, seconds }) => state === 'in-flight' && upstream === id && seconds >= LONG_CALL_SECONDS,
+  );
+  const [longest] = waiting;
+  if (longest === undefined) return undefined;
+  const count = countText(waiting.length, 'request');
+  return `${count} under way for longer than a minute, the oldest for ${durationText(longest.seconds)}. See: ${COMMAND} ls calls`;
+}
+
+/** Returns the upstreams for people, each with its reason and the next step below it. @param calls the longest first. */
+export function upstreamTable(upstreams: readonly UpstreamAnswer[], calls: CallsAnswer['calls'] = []): string {
   if (upstreams.length === 0) return 'There are no upstreams.\n';
   const rows = upstreams.map((one) => [
     one.id,
@@ -158,6 +180,7 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
         one.reason,
         sinceNote(one),
         one.nextStep,
+        waitingNote(one, calls),
         ...replicaNotes(one),
         ...gapNotes(one),
         ...lockNotes(one),
