@@ -5,6 +5,7 @@ import { loggerToClient } from '../catalog/rewrite.ts';
 import { upstreamIn, type View, viewWith } from '../catalog/view.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
+import type { DropReason } from '../telemetry/upstream-metrics.ts';
 import { featuresOf } from '../protocol/revisions.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import type { ConnectionHolder, Link } from './exchange/connection-holder.ts';
@@ -27,7 +28,7 @@ export interface NotificationRouterParts {
   readonly resourceCache: ResourceCache;
   readonly marks: TaskMarks;
   readonly log: Logger;
-  onDropped(reason: string): void;
+  onDropped(reason: DropReason, upstream: string): void;
 }
 
 /** Routes notifications of upstreams to the sessions and client groups that they concern, and to no other. */
@@ -88,7 +89,7 @@ export class NotificationRouter {
   #routeLog(link: Link, { method, params }: Notification, about: Exchange | undefined): void {
     const to = this.#recipient(link, about, params);
     if (to === undefined || params === undefined) {
-      this.#parts.onDropped('log-unattributable');
+      this.#parts.onDropped('log-unattributable', link.upstream);
       this.#parts.log.debug(
         { upstream: link.upstream, level: params?.string('level') },
         'log message dropped: it belongs to no known client',
@@ -100,13 +101,13 @@ export class NotificationRouter {
     if (!client.wantsLog(params.string('level'), link.logLevel && DEFAULT_LEVEL)) return;
     const marked = this.#parts.marks.withTaskId(link, client, params);
     if (!mayKnow(client.catalog, link.upstream, exchange)) {
-      this.#parts.onDropped('log-denied');
+      this.#parts.onDropped('log-denied', link.upstream);
       return;
     }
     const view = viewOf(link, to);
     const viewed = upstreamIn(view, link.upstream);
     const labelled = viewed === undefined ? marked : loggerToClient(view, viewed, marked);
-    if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable');
+    if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable', link.upstream);
   }
 
   #routeUpdate(link: Link, params: RawObject | undefined): void {
@@ -136,7 +137,7 @@ export class NotificationRouter {
     }
     const to = this.#recipient(link, about, params);
     if (to === undefined) {
-      this.#parts.onDropped('notification-unattributable');
+      this.#parts.onDropped('notification-unattributable', link.upstream);
       return;
     }
     if (!to.client.dialect.acceptsOtherNotifications) return;

@@ -241,7 +241,6 @@ export function createMetrics(version: string, commit = 'unknown') {
       'Requests of principals above their share that were refused for the sake of others.',
       'pool',
     ),
-    countDropped: tally('linkspan_dropped_messages_total', 'Messages dropped before they reached a client.'),
     countDenial: tally(
       'linkspan_access_denied_total',
       'Requests that the access policy denied.',

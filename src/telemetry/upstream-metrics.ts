@@ -32,6 +32,17 @@ const CREDENTIAL_OUTCOMES = ['ok', 'failed'] as const;
 /** The outcome of an attempt to get credentials. */
 export type CredentialOutcome = (typeof CREDENTIAL_OUTCOMES)[number];
 
+/** Why a message was dropped before it reached a client: the last two because of the client, and not of one upstream. */
+const DROP_REASONS = [
+  'log-unattributable',
+  'log-denied',
+  'log-undeliverable',
+  'notification-unattributable',
+  'session-queue',
+  'slow-client',
+] as const;
+export type DropReason = (typeof DROP_REASONS)[number];
+
 const LISTING_BUCKETS_SECONDS = [0.05, 0.2, 1, 5, 20, 60];
 
 /** Creates the metrics with the label `upstream`. Upstreams beyond the 256th share the label `_other`. */
@@ -70,6 +81,11 @@ export function createUpstreamMetrics(registry: Registry) {
     'outcome',
   );
   const junk = counter('linkspan_stdio_junk_lines_total', 'Lines on the stdout of an upstream that are not messages.');
+  const dropped = counter(
+    'linkspan_dropped_messages_total',
+    'Messages dropped before they reached a client.',
+    'reason',
+  );
   const listings = new Histogram({
     name: 'linkspan_upstream_listing_duration_seconds',
     help: 'Time to read all lists of an upstream over one connection.',
@@ -99,6 +115,7 @@ export function createUpstreamMetrics(registry: Registry) {
       for (const status of LOCK_STATUSES) lockDifferences.remove({ upstream, status });
       for (const outcome of REATTACH_OUTCOMES) reattached.remove({ upstream, outcome });
       for (const outcome of CREDENTIAL_OUTCOMES) credentials.remove({ upstream, outcome });
+      for (const reason of DROP_REASONS) dropped.remove({ upstream, reason });
       states.remove(upstream);
       eras.remove(upstream);
     },
@@ -113,6 +130,9 @@ export function createUpstreamMetrics(registry: Registry) {
     recordListing: (id: string, seconds: number) => listings.observe({ upstream: label(id) }, seconds),
     countLockDifference: (id: string, status: LockStatus) => lockDifferences.inc({ upstream: label(id), status }),
     countCredentials: (id: string, outcome: CredentialOutcome) => credentials.inc({ upstream: label(id), outcome }),
+    /** @param id the sender, if that is known. */
+    countDropped: (reason: DropReason, id?: string) =>
+      dropped.inc(id === undefined ? { reason } : { upstream: label(id), reason }),
     countNonProtocolOutput: (id: string) => junk.inc({ upstream: label(id) }),
     /** Sets the load of all upstreams. Series of other upstreams end. */
     setUpstreamLoads: loadGauges(registry, label),

@@ -67,7 +67,10 @@ async function routing(...args: ConstructorParameters<typeof GatewayParts>) {
     resourceCache,
     marks: new TaskMarks(taskIds),
     log: at.log,
-    onDropped: (reason) => dropped.push(reason),
+    onDropped: (reason, upstream) => {
+      assert.ok(at.upstreams.get(upstream) !== undefined, upstream);
+      dropped.push(reason);
+    },
   });
   /** Resolves with the list changes that a client got, after one of resources that the test announces to it. */
   const changesOf = async (holder: ConnectionHolder, stream: TestStream): Promise<readonly string[]> => {

@@ -50,6 +50,7 @@ test('a removed upstream has no series, and the others keep theirs', async () =>
     metrics.setUpstreamState(id, 'ready');
     metrics.setUpstreamEras(id, eras);
     metrics.recordListing(id, 1);
+    metrics.countDropped('log-unattributable', id);
   }
   const before = (await lines(registry, 'linkspan')).filter((line) => line.includes('"mail"'));
   metrics.removeUpstream('files');
@@ -99,4 +100,16 @@ test('a start with the last good upstreams is no success, until a config is acce
   assert.deepEqual(await state(), ['0', '2', '1']);
   metrics.countReload('unchanged', 11_000);
   assert.deepEqual(await state(), ['1', '11', '0']);
+});
+
+test('dropped messages are counted by their upstream, if there is one', async () => {
+  const registry = new Registry();
+  const metrics = createUpstreamMetrics(registry);
+  for (const id of ['files', 'files', 'mail']) metrics.countDropped('log-unattributable', id);
+  metrics.countDropped('slow-client');
+  assert.deepEqual(await lines(registry, 'linkspan_dropped_messages_total'), [
+    'linkspan_dropped_messages_total{upstream="files",reason="log-unattributable"} 2',
+    'linkspan_dropped_messages_total{upstream="mail",reason="log-unattributable"} 1',
+    'linkspan_dropped_messages_total{reason="slow-client"} 1',
+  ]);
 });

@@ -72,7 +72,7 @@ export function createUpstreamMessages(
     resourceCache,
     marks,
     log,
-    onDropped: (reason) => metrics.countDropped(reason),
+    onDropped: (reason, upstream) => metrics.countDropped(reason, upstream),
   });
   const questionPolicy = new QuestionPolicy({
     rulesOf: (id) => upstreams.getEvenIfLeaving(id)?.config,
