@@ -191,3 +191,31 @@ test('another HTTP status or exit code is another failure, and another port is n
   assert.deepEqual([due('exited with code 1'), due('exited with code 137')], [0, 0]);
   assert.deepEqual([due('127.0.0.1:4100 refused'), due('127.0.0.1:4101 refused')], [0, undefined]);
 });
+
+test('lists that keep changing have lines at growing intervals, and a last one', (t) => {
+  const time = stopTime(t);
+  const lines: string[] = [];
+  const log = createLogger('info', { write: (line) => void lines.push(line) }).child({ upstream: 'files' });
+  const written = () =>
+    lines.splice(0).map((line) => {
+      const { era, tools, repeated } = Object(JSON.parse(line));
+      return [era, tools, repeated];
+    });
+  const list = (era: string, tools: number) => log.info({ era, tools }, 'upstream lists');
+  list('legacy', 0);
+  list('modern', 9);
+  for (let tools = 1; tools <= 200; tools++) {
+    time.pass(1_500);
+    list('legacy', tools);
+  }
+  assert.deepEqual(written(), [
+    ['legacy', 0, undefined],
+    ['modern', 9, undefined],
+    ['legacy', 40, 40],
+    ['legacy', 200, 160],
+  ]);
+  list('legacy', 3);
+  list('legacy', 4);
+  time.pass(60_000);
+  assert.deepEqual(written(), [['legacy', 4, undefined]]);
+});

@@ -5,7 +5,11 @@ import { RepeatedEvents } from '../repeated-events.ts';
 /** The line of a dropped state is written if the upstream stays in this state for so long. */
 const QUIET_MS = 30_000;
 
+/** The line of changed lists that was dropped is written if they do not change again for so long. */
+const UNCHANGED_MS = 60_000;
+
 const STATE = 'upstream state';
+const LISTS = 'upstream lists';
 const FAILURES = ['failed', 'needs-authorization', 'degraded'];
 
 /** A line about an upstream that may repeat another one. */
@@ -15,6 +19,8 @@ interface UpstreamLine {
   /** The state of the upstream; undefined if the line reports something else. */
   readonly phase: string | undefined;
   readonly reason: string;
+  /** The era of lists; empty if the line reports something else. */
+  readonly era: string;
 }
 
 /** The states of one upstream. */
@@ -28,11 +34,12 @@ interface States {
 /**
  * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries how often it was written (`repeated`). The line
  * that reports recovery is written if the last one reports another state, and carries the number of suppressed failures (`failures`). So is
- * the line of any other state that lasts.
+ * the line of any other state that lasts, and that of lists that change no more.
  */
 export function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {
   const repeats = new RepeatedEvents();
   const states = new Map<string, States>();
+  const lists = new Map<string, NodeJS.Timeout>();
   const due = ({ upstream, message, phase = '', reason }: UpstreamLine) =>
     repeats.due(keyOf(upstream, message, phase), reason, performance.now());
   const writeState = (line: string, of: UpstreamLine, phase: string) => {
@@ -53,10 +60,18 @@ export function withoutRepeats(destination: DestinationStream, isEnabled: () => 
       known.timer = isNew ? setTimeout(writeLasting, QUIET_MS).unref() : undefined;
     }
   };
+  const writeLists = (line: string, { upstream, era }: UpstreamLine) => {
+    const key = keyOf(upstream, LISTS, era);
+    clearTimeout(lists.get(key));
+    const count = repeats.due(key, '', performance.now());
+    if (count === undefined) lists.set(key, setTimeout(() => destination.write(line), UNCHANGED_MS).unref());
+    else destination.write(withCounts(line, count, 0));
+  };
   return {
     write(line) {
       const about = isEnabled() && line.includes('"upstream":') ? readLine(line) : undefined;
       if (about?.phase !== undefined && about.message === STATE) return writeState(line, about, about.phase);
+      if (about?.message === LISTS) return writeLists(line, about);
       const count = about === undefined ? 0 : due(about);
       if (count !== undefined) destination.write(withCounts(line, count, 0));
     },
@@ -84,7 +99,8 @@ function readLine(line: string): UpstreamLine | undefined {
   if (typeof fields !== 'object' || fields === null || !('upstream' in fields)) return undefined;
   const phase = 'phase' in fields ? String(fields.phase) : undefined;
   const reason = 'reason' in fields ? fields.reason : 'err' in fields ? memberOf(fields.err, 'message') : undefined;
-  if (phase === undefined && reason === undefined) return undefined;
   const message = 'msg' in fields ? String(fields.msg) : '';
-  return { upstream: String(fields.upstream), message, phase, reason: typeof reason === 'string' ? reason : '' };
+  if (phase === undefined && reason === undefined && message !== LISTS) return undefined;
+  const era = 'era' in fields ? String(fields.era) : '';
+  return { upstream: String(fields.upstream), message, phase, reason: typeof reason === 'string' ? reason : '', era };
 }
