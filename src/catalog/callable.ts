@@ -18,8 +18,8 @@ export interface Callables {
   readonly hidden: ReadonlySet<string>;
   /** Published names of items that the lock withholds. They are in `hidden` too. */
   readonly withheld: ReadonlySet<string>;
-  /** Tools with a user interface, by the upstream's own name, if only one upstream has a tool of that name. */
-  readonly apps: ReadonlyMap<string, Target>;
+  /** Published names of tools with a user interface, by the upstream's own name, if only one upstream has a tool of that name. */
+  readonly apps: ReadonlyMap<string, string>;
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
 }
@@ -41,7 +41,7 @@ export function nameCallables(
   const parts: NamedItems[] = [];
   const hidden = new Set<string>();
   const withheld = new Set<string>();
-  const apps = new Map<string, Target>();
+  const apps = new Map<string, string>();
   const ambiguous = new Set<string>();
   const quarantined: Quarantined[] = [];
   const repaired: Repaired[] = [];
@@ -76,7 +76,7 @@ export function nameCallables(
       const repair = repairOf(upstream.id, kind, reading);
       if (repair !== undefined) repaired.push(repair);
       if (reading.hasUi && apps.has(reading.key)) ambiguous.add(reading.key);
-      else if (reading.hasUi) apps.set(reading.key, target);
+      else if (reading.hasUi) apps.set(reading.key, name);
     }
   }
   for (const name of ambiguous) apps.delete(name);

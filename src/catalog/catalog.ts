@@ -288,18 +288,29 @@ function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
 function resolveName(catalog: Catalog, callables: Callables, name: string): Target | undefined {
   const target = callables.targets.get(name);
   if (target !== undefined) return target;
-  if (callables.hidden.has(name) || reservedFor(prefixesOf(catalog.view), '', name) !== undefined) return undefined;
-  const app = catalog.bareNamesUnknown ? undefined : callables.apps.get(name);
-  if (app !== undefined) return app;
+  if (isTaken(catalog, callables, name)) return undefined;
   return catalog.callFallback === undefined ? undefined : { upstream: catalog.callFallback, name };
 }
 
+/** Returns whether no unlisted item may have a name, since it is that of an item that is left out, or of another upstream. */
+function isTaken({ view }: Catalog, { hidden }: Callables, name: string): boolean {
+  return hidden.has(name) || reservedFor(prefixesOf(view), '', name) !== undefined;
+}
+
 /**
- * Finds the tool of a published name. Also accepts the upstream's own name of a tool with a user interface, if only one upstream has a tool
- * of that name. The HTML of MCP Apps calls tools by their own names.
+ * Returns the published name of the tool that a client calls by some name. A tool with a user interface may be called by the upstream's
+ * own name too, if no other upstream has such a tool. The HTML of MCP Apps calls tools so.
  */
+export function publishedToolName(catalog: Catalog, name: string): string {
+  const { tools } = catalog.callables;
+  const published = tools.apps.get(name);
+  if (published === undefined || tools.targets.has(name)) return name;
+  return catalog.bareNamesUnknown || isTaken(catalog, tools, name) ? name : published;
+}
+
+/** Finds the tool that a client calls by a name, as {@link publishedToolName} understands it. */
 export function resolveTool(catalog: Catalog, name: string): Target | undefined {
-  return resolveName(catalog, catalog.callables.tools, name);
+  return resolveName(catalog, catalog.callables.tools, publishedToolName(catalog, name));
 }
 
 /** Finds the prompt of a published name. */

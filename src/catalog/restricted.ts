@@ -54,8 +54,7 @@ function restrictCallables(kind: 'tool' | 'prompt', all: Callables, restriction:
   const targets = new Map(
     [...all.targets].filter(([, target]) => restriction.allowsCallable(kind, target, all.sources.get(target))),
   );
-  const kept = new Set(targets.values());
-  const apps = new Map([...all.apps].filter(([, target]) => kept.has(target)));
+  const apps = new Map([...all.apps].filter(([, published]) => targets.has(published)));
   return { ...all, targets, apps };
 }
 

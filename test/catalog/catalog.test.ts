@@ -6,6 +6,7 @@ import {
   listTexts,
   partsOf,
   prepareOffer,
+  publishedToolName,
   resolvePrompt,
   resolveTool,
 } from '../../src/catalog/catalog.ts';
@@ -277,6 +278,7 @@ const app = tool('refresh', { _meta: { ui: { resourceUri: 'ui://app' } } });
 test('the HTML of an app may call its tools by the upstream’s own names', () => {
   const catalog = catalogOf(pair, { a: { tools: [app] }, b: { tools: [tool('refresh'), tool('plain')] } });
   assert.deepEqual(resolveTool(catalog, 'refresh'), { upstream: 'a', name: 'refresh' });
+  assert.equal(publishedToolName(catalog, 'refresh'), 'a__refresh');
   assert.equal(resolveTool(catalog, 'plain'), undefined);
 });
 

@@ -3,6 +3,7 @@ import {
   isListedPrompt,
   isListedResource,
   isPublishedAs,
+  publishedToolName,
   resolvePrompt,
   resolveResource,
   resolveTemplate,
@@ -20,7 +21,7 @@ export type Route =
       readonly kind: 'upstream';
       readonly upstream: string;
       readonly params: RawObject;
-      /** The published name of the called tool, for metrics and logs. */
+      /** The published name of the called tool, by which limits, idempotency keys, metrics and logs know it. */
       readonly tool: string | undefined;
       /** The upstream's own name for it. */
       readonly upstreamTool: string | undefined;
@@ -148,13 +149,14 @@ export function route(catalog: Catalog, request: Request): Route {
   switch (method) {
     case 'tools/call': {
       const name = params.string('name');
-      const target = name === undefined ? undefined : resolveTool(catalog, name);
-      if (name === undefined || target === undefined) return unknownItem(request);
+      const tool = name === undefined ? undefined : publishedToolName(catalog, name);
+      const target = tool === undefined ? undefined : resolveTool(catalog, tool);
+      if (target === undefined) return unknownItem(request);
       return {
         kind: 'upstream',
         upstream: target.upstream,
         params: params.with('name', quoted(target.name)),
-        tool: name,
+        tool,
         upstreamTool: target.name,
         source: sourceOf(catalog, target),
       };

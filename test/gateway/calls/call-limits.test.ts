@@ -101,6 +101,22 @@ test('a rate holds only for its tools, upstreams and endpoints', TIMEOUT, async 
   assert.equal((await client.request('tools/list')).answer.kind, 'result');
 });
 
+test('a tool with a user interface has one rate and one count by both of its names', TIMEOUT, async () => {
+  const board = { name: 'board', inputSchema: { type: 'object' }, _meta: { ui: { resourceUri: 'ui://b' } } };
+  const memory = memoryUpstream({
+    lists: { tools: [board] },
+    request: (peer, request) => peer.send(result(request, { content: [] })),
+  });
+  const own = { rates: [rate(4, { tools: ['up__*'] })], repeats: repeats(2) };
+  await using gateway = await testCore({ up: { memory } }, own);
+  const client = await gateway.connect();
+  const same = () => ({ path: '/' });
+  assert.deepEqual([await callsMade(client, 'up__board', 1, same), await callsMade(client, 'board', 3, same)], [1, 1]);
+  assert.deepEqual([await callsMade(client, 'up__board', 1), await callsMade(client, 'board', 3)], [1, 1]);
+  assert.match(await gateway.metrics.text(), /gen_ai_tool_name="up__board"/);
+  assert.doesNotMatch(await gateway.metrics.text(), /gen_ai_tool_name="board"/);
+});
+
 /** Principals, and whether a rate with these subjects holds for them. */
 const subjects: readonly (readonly [
   to: Partial<PrincipalSelector>,

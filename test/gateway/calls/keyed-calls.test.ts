@@ -74,6 +74,18 @@ test('a call with a key is made once, and later ones get its answer', TIMEOUT, a
   }
 });
 
+test('a tool with a user interface is one tool to a key by both of its names', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'board', ...TOOL, _meta: { ui: {} } }] },
+    request: (peer, request) => peer.send(result(request, { content: [] })),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', keyed('up__board', 'k'));
+  await client.result('tools/call', keyed('board', 'k'));
+  assert.equal(memory.requests('tools/call').length, 1);
+});
+
 test('another principal, endpoint, tool, key or argument makes another call', TIMEOUT, async () => {
   const { memory } = upstream();
   const profile = { id: 'p', upstreams: ['up'], includeTools: undefined, excludeTools: [], renames: {} };
