@@ -23,6 +23,11 @@ export function matchesGlob(glob: string, text: string): boolean {
   return g === glob.length;
 }
 
+/** Returns whether one of the globs matches one of the texts. */
+export function matchesAny(globs: readonly string[], texts: readonly string[]): boolean {
+  return globs.some((glob) => texts.some((text) => matchesGlob(glob, text)));
+}
+
 /** The tools of an upstream or a profile that are published. */
 export interface ToolFilter {
   /** Globs; undefined includes every name. */

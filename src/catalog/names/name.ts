@@ -1,5 +1,9 @@
 import { hash } from 'node:crypto';
+import type { Config } from '../../config/values/config.ts';
 import type { ViewUpstream } from '../view.ts';
+
+/** All that the names of an upstream's items depend on. */
+type Named = Pick<ViewUpstream, 'id' | 'prefix'>;
 
 const HASH_CHARS = 6;
 
@@ -8,7 +12,7 @@ function replaceSpecials(text: string): string {
 }
 
 /** Returns the prefix of an upstream in published names, before names are cut; `''` if it has none. */
-export function publishedPrefix(upstream: ViewUpstream): string {
+export function publishedPrefix(upstream: Named): string {
   const prefix = replaceSpecials(upstream.prefix);
   return prefix === '' || /^[A-Za-z_]/.test(prefix) ? prefix : `_${prefix}`;
 }
@@ -47,11 +51,25 @@ export function mayBeHashed(published: string): boolean {
  * The name depends only on the config and the upstream's own name, never on other items. So policies and models can rely on it. A name with
  * replaced or cut characters ends in a hash of upstream and name, which keeps it unique.
  */
-export function publishedName(upstream: ViewUpstream, name: string, maxChars: number): string {
+export function publishedName(upstream: Named, name: string, maxChars: number): string {
   if (upstream.prefix === '') return name;
   const safe = replaceSpecials(name);
   const full = publishedPrefix(upstream) + safe;
   if (safe === name && full.length <= maxChars) return full;
   const digest = hash('sha256', JSON.stringify([upstream.id, name])).slice(0, HASH_CHARS);
   return `${shorten(publishedPrefix(upstream), safe, maxChars - HASH_CHARS - 1)}_${digest}`;
+}
+
+/** Returns the names that a tool of an upstream has at all endpoints: at `/mcp` first, then its own one and those of profiles. */
+export function namesOfTool(
+  { upstreams, profiles, names }: Pick<Config, 'upstreams' | 'profiles' | 'names'>,
+  upstream: string,
+  own: string,
+): readonly string[] {
+  const named = upstreams.find(({ id }) => id === upstream);
+  const merged = named === undefined ? own : publishedName(named, own, names.maxChars);
+  const renamed = profiles.flatMap(({ renames }) =>
+    Object.hasOwn(renames, merged) ? [renames[merged] ?? merged] : [],
+  );
+  return [...new Set([merged, own, ...renamed])];
 }

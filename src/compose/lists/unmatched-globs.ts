@@ -12,7 +12,7 @@ import type { LastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
 import { unmatchedRateGlobs } from './unmatched-rates.ts';
 
-type Judged = Pick<Config, 'access' | 'upstreams' | 'rates' | 'repeats'>;
+type Judged = Pick<Config, 'access' | 'upstreams' | 'rates' | 'repeats' | 'profiles' | 'names'>;
 
 /**
  * Returns a warning for each glob or name that matches nothing in the last lists of its upstreams. They are those of filters, rates and the

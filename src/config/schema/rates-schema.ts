@@ -29,7 +29,9 @@ const rate = z.strictObject({
   endpoints: endpointPaths().describe('Paths of endpoints. Default: all.').optional(),
   upstreams: texts('expected a list of upstreams').describe('Upstreams by id or key. Default: all.').optional(),
   tools: texts('expected a list of tool names; * matches any text')
-    .describe('Published names of tools; * matches any text. Default: all tools, prompts, resources and completions.')
+    .describe(
+      'Names of tools at any endpoint; * matches any text. Default: all tools, prompts, resources and completions.',
+    )
     .optional(),
   per: oneOf(RATE_SHARES).prefault('principal').describe('One count for each `principal`, or one for `all` together.'),
   limit: count(1, MAX_COUNT).describe('Calls in one window.'),
@@ -47,8 +49,8 @@ export const repeatsSchema = z.strictObject({
   window: window().describe('Length of a window, which begins with its first call; whole seconds.'),
   tools: texts('expected a list of tool names; * matches any text')
     .prefault(['*'])
-    .describe('Published names of the tools that it holds for; * matches any text.'),
+    .describe('Names of the tools that it holds for, at any endpoint; * matches any text.'),
   exceptTools: texts('expected a list of tool names; * matches any text')
     .prefault([])
-    .describe('Published names of tools that clients may repeat, such as those that they poll.'),
+    .describe('Names, at any endpoint, of tools that clients may repeat, such as those that they poll.'),
 });

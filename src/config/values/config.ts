@@ -122,7 +122,7 @@ export interface RateConfig {
   readonly endpoints: readonly string[] | undefined;
   /** Ids of upstreams; undefined for all. */
   readonly upstreams: readonly string[] | undefined;
-  /** Globs over published names of tools; undefined for all requests. */
+  /** Globs over the names of tools at all endpoints; undefined for all requests. */
   readonly tools: readonly string[] | undefined;
   /** Each principal has a count of its own, or all principals have one together. */
   readonly per: (typeof RATE_SHARES)[number];
@@ -134,7 +134,7 @@ export interface RateConfig {
 export interface RepeatsConfig {
   readonly limit: number;
   readonly windowMs: number;
-  /** Globs over published names of tools. */
+  /** Globs over the names of tools at all endpoints. */
   readonly tools: readonly string[];
   readonly exceptTools: readonly string[];
 }

@@ -1,8 +1,9 @@
-import { isIncluded, matchesGlob } from '../../catalog/names/glob.ts';
-import type { RateConfig, RepeatsConfig, Settings } from '../../config/values/config.ts';
+import { matchesAny } from '../../catalog/names/glob.ts';
+import { namesOfTool } from '../../catalog/names/name.ts';
+import type { Source } from '../../catalog/names/named-items.ts';
+import type { RateConfig, Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError } from '../../errors.ts';
-import type { AccessConfig } from '../../policy/access-config.ts';
 import { groupsUnder } from '../../policy/identity.ts';
 import { personOf, type Principal } from '../../policy/principal.ts';
 import { isSelectedByRate } from '../../policy/principal-selector.ts';
@@ -18,8 +19,10 @@ import { getOrMake, KeyedSums } from '../../map-entries.ts';
 
 const NOTHING_TO_END = (): void => undefined;
 
+type LimitSettings = Settings<'rates' | 'repeats' | 'limits' | 'access' | 'upstreams' | 'profiles' | 'names'>;
+
 export interface CallLimitsParts {
-  readonly settings: Settings<'rates' | 'repeats' | 'limits' | 'access'>;
+  readonly settings: LimitSettings;
   readonly rates: LeasedRates;
   readonly repeats: RepeatedCalls;
   /** Counts the requests of a principal in all processes; undefined if there is no other one. */
@@ -34,19 +37,25 @@ export interface CountedCall extends Disposable {
   refund(): void;
 }
 
+/** The bounds that a tool is under by its names. */
+interface ToolBounds {
+  /** The rates whose `tools` match it. */
+  readonly rates: ReadonlySet<RateConfig>;
+  readonly countsRepeats: boolean;
+}
+
 /**
  * Bounds the requests of principals at upstreams: how often, how many at once, and how often the same. Asked once for each request that
  * leaves for an upstream. So neither the retry of a parked call nor a poll of a task counts again.
  */
 export class CallLimits {
   readonly #parts: CallLimitsParts;
-  /**
-   * The rates of each principal, for one list of rates and one access policy: a reload brings others. Finding three of them by two claims takes
-   * 5 µs.
-   */
-  #rates: readonly RateConfig[] = [];
-  #access: AccessConfig | undefined;
+  /** The config that the next two members are for: a reload brings another one. */
+  #config: ReturnType<LimitSettings> | undefined;
+  /** The rates of each principal. Finding three of them by two claims takes 5 µs. */
   #ratesOf = new WeakMap<Principal, readonly RateConfig[]>();
+  /** The bounds of each listed tool, by its definition. */
+  #boundsOf = new WeakMap<Source, ToolBounds>();
   readonly #inFlight = new KeyedSums();
 
   constructor(parts: CallLimitsParts) {
@@ -65,17 +74,17 @@ export class CallLimits {
    * @throws {GatewayError} `rate-limited`, `repeated-call`, `overloaded`: the request must not be sent.
    */
   async admit(exchange: OpenExchange, to: UpstreamRoute): Promise<CountedCall> {
-    const { repeats, limits } = this.#parts.settings();
-    const { inFlightPerPrincipal } = limits;
+    const { inFlightPerPrincipal } = this.#parts.settings().limits;
     const end = inFlightPerPrincipal === undefined ? NOTHING_TO_END : await this.#enter(exchange, inFlightPerPrincipal);
     const counted: (() => void)[] = [];
     const refund = () => {
       for (const uncount of counted) uncount();
     };
     try {
-      await this.#countRates(exchange, to, counted);
+      const bounds = this.#boundsFor(to);
+      await this.#countRates(exchange, to, bounds, counted);
       // Counted last, since a call that is refused was not made.
-      if (repeats !== undefined) this.#countRepeat(exchange, to, repeats, counted);
+      if (bounds?.countsRepeats === true) this.#countRepeat(exchange, to, counted);
       return { refund, [Symbol.dispose]: end };
     } catch (thrown) {
       refund();
@@ -85,11 +94,16 @@ export class CallLimits {
   }
 
   /** @param counted gets a function for each rate that uncounts the call. @throws {GatewayError} `rate-limited` */
-  async #countRates(exchange: OpenExchange, to: UpstreamRoute, counted: (() => void)[]): Promise<void> {
+  async #countRates(
+    exchange: OpenExchange,
+    to: UpstreamRoute,
+    bounds: ToolBounds | undefined,
+    counted: (() => void)[],
+  ): Promise<void> {
     const { principal, view } = exchange.client.caller;
     const { rates } = this.#parts;
     for (const rate of this.#applicable(principal)) {
-      if (!holdsFor(rate, view, to)) continue;
+      if (!holdsFor(rate, view, to.upstream, bounds)) continue;
       const counter = `${rate.name} ${rate.per === 'all' ? '' : personOf(principal)}`;
       const asked = rates.take(counter, rate.limit, rate.windowMs);
       const waitMs: Wait = asked instanceof Promise ? await asked : asked;
@@ -104,28 +118,38 @@ export class CallLimits {
 
   /** Returns the rates that hold for a principal, at any endpoint and upstream. */
   #applicable(principal: Principal): readonly RateConfig[] {
-    const { rates, access } = this.#parts.settings();
-    if (rates !== this.#rates || access !== this.#access) {
-      this.#rates = rates;
-      this.#access = access;
-      this.#ratesOf = new WeakMap();
-    }
+    const { rates, access } = this.#current();
     return getOrMake(this.#ratesOf, principal, () => {
       const groups = groupsUnder(access, principal);
       return rates.filter(({ to }) => isSelectedByRate(to, principal, groups));
     });
   }
 
+  /** Returns the bounds that a called tool is under by its names, whichever the client uses; undefined for other requests. */
+  #boundsFor({ upstream, upstreamTool, source }: UpstreamRoute): ToolBounds | undefined {
+    if (upstreamTool === undefined) return undefined;
+    const config = this.#current();
+    if (source === undefined) return boundsOf(config, upstream, upstreamTool);
+    return getOrMake(this.#boundsOf, source, () => boundsOf(config, upstream, upstreamTool));
+  }
+
+  /** Returns the config. Forgets what was found by another one. */
+  #current(): ReturnType<LimitSettings> {
+    const config = this.#parts.settings();
+    if (config !== this.#config) {
+      this.#config = config;
+      this.#ratesOf = new WeakMap();
+      this.#boundsOf = new WeakMap();
+    }
+    return config;
+  }
+
   /** @param counted gets a function that uncounts the call. @throws {GatewayError} `repeated-call` */
-  #countRepeat(
-    exchange: OpenExchange,
-    { tool, upstream }: UpstreamRoute,
-    settings: RepeatsConfig,
-    counted: (() => void)[],
-  ): void {
+  #countRepeat(exchange: OpenExchange, { tool, upstream }: UpstreamRoute, counted: (() => void)[]): void {
     const { request, client } = exchange;
-    const { limit, windowMs, tools, exceptTools } = settings;
-    if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return;
+    const { repeats } = this.#parts.settings();
+    if (tool === undefined || repeats === undefined) return;
+    const { limit, windowMs } = repeats;
     // The answers to questions differ, though the arguments are the same. Only a client that is asked in answers has a valid state to send.
     if (client.dialect.asksInAnswers && isRetry(request.params)) return;
     const { principal, view } = client.caller;
@@ -169,14 +193,20 @@ export class CallLimits {
 }
 
 /** Returns whether a rate of the principal holds for a request at an endpoint. */
-function holdsFor(
-  { endpoints, upstreams, tools }: RateConfig,
-  view: string,
-  { upstream, tool }: UpstreamRoute,
-): boolean {
+function holdsFor(rate: RateConfig, view: string, upstream: string, bounds: ToolBounds | undefined): boolean {
+  const { endpoints, upstreams, tools } = rate;
   if (endpoints !== undefined && !endpoints.includes(view)) return false;
   if (upstreams !== undefined && !upstreams.includes(upstream)) return false;
-  return tools === undefined || (tool !== undefined && tools.some((glob) => matchesGlob(glob, tool)));
+  return tools === undefined || bounds?.rates.has(rate) === true;
+}
+
+function boundsOf(config: ReturnType<LimitSettings>, upstream: string, tool: string): ToolBounds {
+  const { rates, repeats } = config;
+  const names = namesOfTool(config, upstream, tool);
+  return {
+    rates: new Set(rates.filter(({ tools }) => tools !== undefined && matchesAny(tools, names))),
+    countsRepeats: repeats !== undefined && matchesAny(repeats.tools, names) && !matchesAny(repeats.exceptTools, names),
+  };
 }
 
 const SECOND_MS = 1_000;

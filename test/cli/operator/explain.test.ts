@@ -366,7 +366,7 @@ test('validate warns of a rate for a tool that the last lists lack', BOUNDED, as
   const rates = [
     { ...rate, name: 'right', tools: ['local__p*'] },
     { ...rate, name: 'own', tools: ['pid', 'pdi'] },
-    { ...rate, name: 'merged', tools: ['pid'], endpoints: ['/mcp'] },
+    { ...rate, name: 'merged', tools: ['pid', 'local__pdi'], endpoints: ['/mcp'] },
     { ...rate, name: 'unlisted', tools: ['nosuch'], upstreams: ['broken'] },
   ];
   const file = await configWith('rates.json', (access) => access, { rates });
@@ -377,7 +377,7 @@ test('validate warns of a rate for a tool that the last lists lack', BOUNDED, as
     warnings[0] ?? '',
     /warning: rate "own": tools "pdi" matches no tool in the last lists; a published name is local__/,
   );
-  assert.match(warnings[1] ?? '', /warning: rate "merged": tools "pid" matches no tool in the last lists/);
+  assert.match(warnings[1] ?? '', /warning: rate "merged": tools "local__pdi" matches no tool in the last lists/);
 });
 
 interface KeyCase {

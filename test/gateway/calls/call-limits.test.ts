@@ -101,6 +101,60 @@ test('a rate holds only for its tools, upstreams and endpoints', TIMEOUT, async 
   assert.equal((await client.request('tools/list')).answer.kind, 'result');
 });
 
+/** A profile that renames the tool `up__echo`. */
+const RENAMING = {
+  id: 'p',
+  upstreams: ['up'],
+  includeTools: undefined,
+  excludeTools: [],
+  renames: { up__echo: 'say' },
+};
+
+for (const named of ['up__echo', 'say', 'echo', 'up__*o']) {
+  test(`a rate that names ${named} holds for the tool by its names at all endpoints`, TIMEOUT, async () => {
+    const own = { rates: [rate(1, { tools: [named] })], profiles: [RENAMING] };
+    await using gateway = await testCore({ up: { memory: upstream() } }, own);
+    const made = [];
+    for (const [view, name] of [
+      ['', 'up__echo'],
+      ['up', 'echo'],
+      ['p', 'say'],
+    ] as const) {
+      const client = await gateway.connect({ view });
+      made.push(await callsMade(client, name, 2));
+      assert.equal(await call(client, view === 'up' ? 'other' : 'up__other'), 'ok');
+    }
+    assert.deepEqual(made, [1, 0, 0]);
+  });
+}
+
+test('a rate with endpoints holds there alone, by any name of its tools', TIMEOUT, async () => {
+  const rates = [rate(1, { tools: ['up__echo'], endpoints: ['up'] })];
+  await using gateway = await testCore({ up: { memory: upstream() } }, { rates });
+  const [inside, client] = [await gateway.connect({ view: 'up' }), await gateway.connect()];
+  assert.deepEqual([await callsMade(inside, 'echo', 2), await callsMade(client, 'up__echo', 2)], [1, 2]);
+});
+
+test('a tool that may be repeated may be so by its names at all endpoints', TIMEOUT, async () => {
+  const own = { repeats: repeats(1, ['*__echo']), profiles: [RENAMING] };
+  await using gateway = await testCore({ up: { memory: upstream() } }, own);
+  const same = () => ({});
+  const [inside, renamed] = [await gateway.connect({ view: 'up' }), await gateway.connect({ view: 'p' })];
+  assert.deepEqual([await callsMade(inside, 'echo', 3, same), await callsMade(renamed, 'say', 3, same)], [3, 3]);
+  assert.equal(await callsMade(inside, 'other', 3, same), 1);
+});
+
+test('a rate holds for the tools of a reload by their new names', TIMEOUT, async () => {
+  const rates = [rate(1, { tools: ['new__echo'] })];
+  await using gateway = await testCore({ up: { memory: upstream() } }, { rates });
+  const client = await gateway.connect({ view: 'up' });
+  assert.equal(await callsMade(client, 'echo', 2), 2);
+  const { config } = gateway;
+  const next = { ...config, upstreams: config.upstreams.map((one) => ({ ...one, prefix: 'new__' })) };
+  await gateway.core.apply(next, diffConfigs(config, next));
+  assert.equal(await callsMade(client, 'echo', 2), 1);
+});
+
 test('a tool with a user interface has one rate and one count by both of its names', TIMEOUT, async () => {
   const board = { name: 'board', inputSchema: { type: 'object' }, _meta: { ui: { resourceUri: 'ui://b' } } };
   const memory = memoryUpstream({
