@@ -1,8 +1,9 @@
 import { dirname, relative } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
-import type { Config } from '../config/values/config.ts';
-import { describedPrincipal, groupsOfKey } from '../config/sections/described-principal.ts';
+import type { ApiKeyConfig, Config } from '../config/values/config.ts';
+import { describedPrincipal } from '../config/sections/described-principal.ts';
 import { rulesOf } from '../config/sections/rules.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
@@ -121,20 +122,21 @@ function sideOf(config: Config, gateway: OfflineGateway): Side {
 type Items = ReadonlyMap<string, Item>;
 
 function changesBetween(before: Side, after: Side): readonly Change[] {
-  const principals = new Map([
-    ...changedKeys(before.config, after.config),
-    ...principalsOf(before.config),
-    ...principalsOf(after.config),
-  ]);
+  const known = keyNames(before.config, after.config);
+  const described = new Map([...principalsOf(before.config, known), ...principalsOf(after.config, known)]);
+  const principals: readonly (readonly [string, Compared])[] = [
+    ...[...described].map(([name, who]) => [name, [who, who]] as const),
+    ...keysOf(before.config, after.config),
+  ];
   const endpoints = [...new Set([...before.gateway.views.keys(), ...after.gateway.views.keys()])];
   const both = endpoints.map((endpoint) => ({
     endpoint,
     old: itemsAt(before, endpoint),
     now: itemsAt(after, endpoint),
   }));
-  return [...principals].flatMap(([principal, who]) =>
+  return principals.flatMap(([principal, [was, is]]) =>
     both.flatMap(({ endpoint, old, now }) => {
-      const [olds, news] = [usesOf(before, who, endpoint, old), usesOf(after, who, endpoint, now)];
+      const [olds, news] = [usesOf(before, was, endpoint, old), usesOf(after, is, endpoint, now)];
       return [...new Set([...old.keys(), ...now.keys()])].toSorted().flatMap((item): Change[] => {
         const [one, other] = [olds.get(item) ?? DENIED, news.get(item) ?? DENIED];
         if (one.effect === other.effect && one.conditions === other.conditions) return [];
@@ -159,14 +161,8 @@ interface Use {
 const DENIED: Use = { effect: 'deny', conditions: '' };
 
 /** Returns the use of each item of an endpoint. */
-function usesOf(
-  { config, gateway, whens }: Side,
-  who: Principal,
-  endpoint: string,
-  items: Items,
-): ReadonlyMap<string, Use> {
-  const groups = [...(who.groups ?? []), ...groupsOfKey(config.auth.apiKeys, who.keyName)];
-  const rights = gateway.gate.rightsOf({ ...who, groups }, endpoint);
+function usesOf({ gateway, whens }: Side, who: Principal, endpoint: string, items: Items): ReadonlyMap<string, Use> {
+  const rights = gateway.gate.rightsOf(who, endpoint);
   const useOf = (item: Item): Use => {
     if (rights === undefined) return { effect: 'allow', conditions: '' };
     const reasons: Reason[] = [];
@@ -178,12 +174,50 @@ function usesOf(
   return new Map([...items].map(([name, item]) => [name, useOf(item)]));
 }
 
-/** Returns the API keys whose groups differ. */
-function changedKeys(before: Config, after: Config): ReadonlyMap<string, Principal> {
-  const names = [...before.auth.apiKeys, ...after.auth.apiKeys].map(({ name }) => name);
-  const textOf = (config: Config, name: string) => JSON.stringify(groupsOfKey(config.auth.apiKeys, name).toSorted());
-  const changed = names.filter((name) => textOf(before, name) !== textOf(after, name));
-  return new Map(changed.map((name) => [`key ${name}`, { key: name, label: name, keyName: name, scopes: [] }]));
+/** A principal in the old config, and in the new one. */
+type Compared = readonly [was: Principal, is: Principal];
+
+/** Returns the API keys that a grant names or whose groups differ. Each key of a name is compared by its own groups. */
+function keysOf(before: Config, after: Config): ReadonlyMap<string, Compared> {
+  const granted = new Set([before, after].flatMap(({ access }) => access?.grants.flatMap(({ keys = [] }) => keys)));
+  const found = new Map<string, Compared>();
+  for (const name of keyNames(before, after)) {
+    const [olds, news] = [keysNamed(before, name), keysNamed(after, name)];
+    const pairs = [
+      ...olds.map((key) => [groupsOf(key), groupsOf(counterpart(key, news))] as const),
+      ...news.map((key) => [groupsOf(counterpart(key, olds)), groupsOf(key)] as const),
+    ];
+    const distinct = new Map(pairs.map((pair) => [JSON.stringify(pair), pair]));
+    for (const [was, is] of distinct.values()) {
+      if (!granted.has(name) && isDeepStrictEqual(was, is)) continue;
+      const change = `groups ${was.join(', ')} → ${is.join(', ')}`;
+      const key = distinct.size === 1 ? `key ${name}` : `key ${name} (${change})`;
+      const who = { key, label: name, keyName: name, scopes: [] };
+      found.set(key, [
+        { ...who, groups: was },
+        { ...who, groups: is },
+      ]);
+    }
+  }
+  return found;
+}
+
+function keyNames(...configs: readonly Config[]): ReadonlySet<string> {
+  return new Set(configs.flatMap(({ auth }) => auth.apiKeys.map(({ name }) => name)));
+}
+
+function keysNamed({ auth }: Config, name: string): readonly ApiKeyConfig[] {
+  return auth.apiKeys.filter((key) => key.name === name);
+}
+
+function groupsOf(key: ApiKeyConfig | undefined): readonly string[] {
+  return key?.groups?.toSorted() ?? [];
+}
+
+/** Returns the key of another config that takes the place of a key of its name: itself, or one with its groups, or any. */
+function counterpart(key: ApiKeyConfig, others: readonly ApiKeyConfig[]): ApiKeyConfig | undefined {
+  const same = others.find(({ sha256 }) => sha256 === key.sha256);
+  return same ?? others.find((other) => isDeepStrictEqual(groupsOf(other), groupsOf(key))) ?? others[0];
 }
 
 /** Yields each item of a catalog with its kind and published name. */
@@ -202,8 +236,8 @@ function* itemsOf({ callables, resources }: Catalog): Iterable<readonly [name: s
   }
 }
 
-/** Returns a principal for each value of each grant, by its description. */
-function principalsOf({ access }: Config): ReadonlyMap<string, Principal> {
+/** Returns a principal for each value of each grant, by its description. @param known the API keys that are compared as they are. */
+function principalsOf({ access }: Config, known: ReadonlySet<string>): ReadonlyMap<string, Principal> {
   const found = new Map<string, Principal>([['anyone', { key: 'anyone', label: 'anyone', scopes: [], groups: [] }]]);
   const types = new Map(access?.claims.map((claim) => [claim.name, claim]));
   for (const grant of access?.grants ?? []) {
@@ -212,6 +246,7 @@ function principalsOf({ access }: Config): ReadonlyMap<string, Principal> {
       const valuesOf = (wanted: string) => selected.flatMap(({ kind, value }) => (kind === wanted ? [value] : []));
       const of = (kind: string) => valuesOf(kind)[0];
       const [key, subject, issuer, client] = [of('key'), of('subject'), of('issuer'), of('client')];
+      if (key !== undefined && known.has(key)) continue;
       const claims = selected.flatMap(({ kind, value }): (readonly [string, unknown])[] => {
         const claim = kind.startsWith(CLAIM) ? types.get(kind.slice(CLAIM.length)) : undefined;
         if (claim === undefined) return [];

@@ -1,7 +1,6 @@
 import type { z } from 'zod';
 import { clientOf, LOCAL, type Principal, scopesOf } from '../../policy/principal.ts';
 import type { describedSchema } from '../schema/access-schema.ts';
-import type { KnownKey } from './selector-faults.ts';
 
 /**
  * Returns the principal that a test of the access policy or an operator describes; without any member, a client without credentials. What is
@@ -30,9 +29,4 @@ export function describedPrincipal(described: z.output<typeof describedSchema>):
 
 function textOf(claim: unknown): string | undefined {
   return typeof claim === 'string' ? claim : undefined;
-}
-
-/** Returns the groups that a config gives to the API keys of a name. */
-export function groupsOfKey(keys: readonly KnownKey[], name: string | undefined): readonly string[] {
-  return keys.flatMap((key) => (key.name === name ? (key.groups ?? []) : []));
 }

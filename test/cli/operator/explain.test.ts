@@ -50,6 +50,10 @@ function on(...args: readonly string[]): Promise<Ran> {
   return runCli([...args, '--config', gateway.configFile], folder, { HOME: folder }, 30_000);
 }
 
+function diff(...files: readonly string[]): Promise<Ran> {
+  return runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
+}
+
 const DEV = JSON.stringify({ claims: { realm_access: { roles: ['dev'] } } });
 
 test('explain names the rule that denies, with its file and line', BOUNDED, async () => {
@@ -180,7 +184,6 @@ test('policy diff prints the items that principals lose or gain, and exits with 
     roles: { ...roles, dev: { upstreams: ['local', 'other'], tools: ['fail'] } },
     grants,
   }));
-  const diff = (...files: string[]) => runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
   const { code, stdout, stderr } = await diff(gateway.configFile, file);
   assert.equal(code, 1);
   assert.match(
@@ -205,7 +208,6 @@ test('policy diff takes the lists of either config, and says if there are none',
     ...rest,
     roles: { ...roles, dev: { upstreams: ['local'], tools: ['fail'] } },
   }));
-  const diff = (...files: string[]) => runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
   assert.match((await diff(copy, changed)).stdout, /^- group dev at \/mcp loses tool local__pid$/m);
   const { code, stdout, stderr } = await diff(copy, copy);
   assert.deepEqual([code, stdout], [1, '']);
@@ -225,7 +227,6 @@ test('policy diff says that it does not compare what scopes on demand show', BOU
     await configWith('scopes.json', (access) => access, auth('w')),
   ];
   const [without = '', withScope = ''] = files;
-  const diff = (...two: string[]) => runCli(['policy', 'diff', ...two], folder, { HOME: folder }, 30_000);
   const note =
     /^warning: scopesOnDemand differs; only what principals may use is compared, not what these scopes show$/m;
   const { code, stdout, stderr } = await diff(without, withScope);
@@ -239,21 +240,28 @@ test('policy diff prints items of which other calls are allowed', BOUNDED, async
     ...rest,
     roles: { ...roles, odd: { ...roles['odd'], when: 'args.a == 1 || args.a == 2' } },
   }));
-  const { code, stdout } = await runCli(['policy', 'diff', gateway.configFile, file], folder, { HOME: folder }, 30_000);
+  const { code, stdout } = await diff(gateway.configFile, file);
   assert.equal(code, 1);
   assert.match(stdout, /^~ key ci at \/mcp: tool local__pid, some calls by other conditions$/m);
 });
 
-test('policy diff prints what API keys gain by other groups', BOUNDED, async () => {
-  const apiKeys = (groups: readonly string[]) => ({
-    auth: { apiKeys: [{ name: 'bot', sha256: 'a1'.repeat(32), groups }] },
-  });
-  const none = (access: Access) => ({ ...access, grants: access.grants.slice(0, 1) });
-  const files = [await configWith('bot.json', none, apiKeys([])), await configWith('dev.json', none, apiKeys(['dev']))];
-  const { code, stdout } = await runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
-  assert.equal(code, 1);
+test('policy diff compares each API key of a name by its own groups', BOUNDED, async () => {
+  const withBots = (...keys: readonly (readonly string[])[]) => {
+    const apiKeys = keys.map((groups, n) => ({ name: 'bot', sha256: `a${n}`.repeat(32), groups }));
+    const next = ({ roles, grants: [dev = {}], ...rest }: Access) => ({
+      ...rest,
+      roles: { ...roles, out: { deny: [{ tools: ['pid'] }] } },
+      grants: [dev, { roles: ['out'], groups: ['out'] }],
+    });
+    return configWith(`bots-${keys.join('-')}.json`, next, { auth: { apiKeys } });
+  };
+  const dev = await withBots(['dev']);
+  const { stdout } = await diff(await withBots([]), dev);
   assert.match(stdout, /^\+ key bot at \/mcp gains tool local__pid \(all calls\)$/m);
   assert.doesNotMatch(stdout, /group dev/);
+  assert.equal((await diff(dev, await withBots(['dev'], ['dev']))).code, 0);
+  const lost = (await diff(dev, await withBots(['dev'], ['dev', 'out']))).stdout;
+  assert.match(lost, /^(- key bot \(groups dev → dev, out\) at \S+ loses tool (local__)?pid\n){2}$/);
 });
 
 test('policy diff says that it compares neither claims nor an external decision', BOUNDED, async () => {
@@ -262,7 +270,7 @@ test('policy diff says that it compares neither claims nor an external decision'
     claims: { roles: { path: 'roles', type: 'list' } },
     external: { url: 'https://pdp.test/x' },
   }));
-  const { stderr } = await runCli(['policy', 'diff', gateway.configFile, other], folder, { HOME: folder }, 30_000);
+  const { stderr } = await diff(gateway.configFile, other);
   assert.match(stderr, /^warning: claims or groupClaims differs; principals are compared by their groups/m);
   assert.match(stderr, /^warning: external differs; only what the rules allow is compared/m);
 });
@@ -272,7 +280,7 @@ test('policy diff says that it compares neither keys outside the config nor issu
   const jwt = [{ issuer: 'https://issuer.test', jwksUrl: 'https://issuer.test/jwks', audiences: ['a'] }];
   const auth = { apiKeys, jwt, keyFile: 'other-keys.json' };
   const other = await configWith('other-auth.json', (access) => access, { auth });
-  const { stderr } = await runCli(['policy', 'diff', gateway.configFile, other], folder, { HOME: folder }, 30_000);
+  const { stderr } = await diff(gateway.configFile, other);
   assert.match(stderr, /^warning: keyFile or keysInRedis differs; the keys there are not compared/m);
   assert.match(stderr, /^warning: the list of issuers differs; /m);
 });
@@ -289,13 +297,11 @@ test('policy diff compares the endpoints of upstreams and profiles', BOUNDED, as
     ),
   ];
   const [all = '', fewer = '', none = ''] = files;
-  const diff = async (...two: string[]) =>
-    (await runCli(['policy', 'diff', ...two], folder, { HOME: folder }, 30_000)).stdout;
   assert.equal(
-    await diff(all, fewer),
+    (await diff(all, fewer)).stdout,
     '- group dev at /mcp/few loses tool local__pid\n- key ci at /mcp/few loses tool local__pid\n',
   );
-  const lost = await diff(all, none);
+  const lost = (await diff(all, none)).stdout;
   assert.match(lost, /^- group dev at \/mcp, \/mcp\/few loses tool local__pid$/m);
   assert.match(lost, /^- group dev at \/mcp\/local loses tool pid$/m);
 });
