@@ -154,7 +154,6 @@ const LARGE_FOLDERS: Readonly<Record<string, readonly [number, string]>> = {
   catalog: [17, 'a file for each part of a catalog'],
   compose: [19, 'a file for each part of the program that is connected'],
   'config/schema': [19, 'a file for each section of the schema'],
-  policy: [17, 'a file for each part of a decision'],
   replicas: [20, 'a file for each direction of the channel and each kind of request'],
   store: [18, 'an interface for each kind of state'],
   'store/redis': [18, 'a store for each interface'],

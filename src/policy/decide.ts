@@ -1,10 +1,10 @@
 import type { ItemKind } from '../catalog/items/kind.ts';
 import { matchesGlob } from '../catalog/names/glob.ts';
 import { HINTS, type Hints, type RuleConfig } from './access-config.ts';
-import type { ReadArguments } from './arguments.ts';
-import { FAILS, FALSE, type Outcomes, TRUE } from './outcomes.ts';
+import type { ReadArguments } from './conditions/arguments.ts';
+import { FAILS, FALSE, type Outcomes, TRUE } from './conditions/outcomes.ts';
 import { canonicalUri, spellingsOf } from '../catalog/resources/uri-form.ts';
-import type { Variables, When } from './when.ts';
+import type { Variables, When } from './conditions/when.ts';
 
 /** An item of an upstream, by the upstream's own name. */
 export interface Item {

@@ -1,7 +1,7 @@
 import type { AccessConfig, ClaimConfig } from './access-config.ts';
 import { claimAt } from './claim-path.ts';
 import type { Principal } from './principal.ts';
-import type { Variables } from './when.ts';
+import type { Variables } from './conditions/when.ts';
 
 /** Returns a value if it has the declared type; a text as a list of one. A value of another type counts as absent. */
 function typed(value: unknown, type: ClaimConfig['type']): unknown {

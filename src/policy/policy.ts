@@ -9,7 +9,7 @@ import { type FailureObserver, identityRead, type ListRights, Rights, WiderRight
 import { isSelected } from './principal-selector.ts';
 import type { ScopesOnDemand } from './scopes-on-demand.ts';
 import { canonicalGlob } from '../catalog/resources/uri-form.ts';
-import { whenCompiler } from './when.ts';
+import { whenCompiler } from './conditions/when.ts';
 
 interface Role {
   readonly name: string;

@@ -9,10 +9,10 @@ import {
   type Rule,
   type Subject,
 } from './decide.ts';
-import { type ArgumentReader, type ReadArguments, readArguments } from './arguments.ts';
+import { type ArgumentReader, type ReadArguments, readArguments } from './conditions/arguments.ts';
 import type { ExternalConfig, RuleConfig } from './access-config.ts';
 import { decidesAbout } from './external-question.ts';
-import { FAILS, TRUE } from './outcomes.ts';
+import { FAILS, TRUE } from './conditions/outcomes.ts';
 import { getOrMake } from '../map-entries.ts';
 
 /** The rights of a principal to one item, found once for all calls of it. */

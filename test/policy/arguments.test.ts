@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { hasOddSpelling, readArguments } from '../../src/policy/arguments.ts';
+import { hasOddSpelling, readArguments } from '../../src/policy/conditions/arguments.ts';
 import { RawObject } from '../../src/json/json.ts';
 
 const MEMBERS = new Set(['path', 'skip']);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Gate } from '../../src/gateway/exchange/gate.ts';
 import { NO_HINTS } from '../../src/policy/decide.ts';
 import { LIMITS } from '../../src/limits.ts';
-import { ArgumentReader, readArguments } from '../../src/policy/arguments.ts';
+import { ArgumentReader, readArguments } from '../../src/policy/conditions/arguments.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import type { Rights } from '../../src/policy/rights.ts';

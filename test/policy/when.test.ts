@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FAILS, FALSE, TRUE, UNKNOWN } from '../../src/policy/outcomes.ts';
+import { FAILS, FALSE, TRUE, UNKNOWN } from '../../src/policy/conditions/outcomes.ts';
 import * as fc from '../support/fast-check.ts';
-import { type Variables, type When, whenCompiler } from '../../src/policy/when.ts';
+import { type Variables, type When, whenCompiler } from '../../src/policy/conditions/when.ts';
 
 const compile = whenCompiler([
   { name: 'dept', path: 'dept', type: 'string' },

@@ -5,7 +5,7 @@ import type { Resources } from '../../catalog/resources/resources.ts';
 import type { Config } from '../../config/values/config.ts';
 import { didYouMean, suggest } from '../../config/document/suggest.ts';
 import type { AccessConfig, RuleConfig } from '../../policy/access-config.ts';
-import { comparedNames } from '../../policy/comparisons.ts';
+import { comparedNames } from '../../policy/conditions/comparisons.ts';
 import { isAbout, type Item, plainItem } from '../../policy/decide.ts';
 import { canonicalGlob } from '../../catalog/resources/uri-form.ts';
 import type { LastLists } from './last-lists.ts';

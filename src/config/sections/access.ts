@@ -9,7 +9,7 @@ import type {
 } from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy } from '../../policy/policy.ts';
-import { whenCompiler } from '../../policy/when.ts';
+import { whenCompiler } from '../../policy/conditions/when.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import { describedPrincipal } from './described-principal.ts';

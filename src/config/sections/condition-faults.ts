@@ -1,4 +1,4 @@
-import { comparisonsOf, ITEM_KINDS } from '../../policy/comparisons.ts';
+import { comparisonsOf, ITEM_KINDS } from '../../policy/conditions/comparisons.ts';
 import type { Faults } from '../document/faults.ts';
 import type { Path } from '../document/problem.ts';
 import { noSuch } from '../document/suggest.ts';

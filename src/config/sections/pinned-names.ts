@@ -1,5 +1,5 @@
 import type { AccessConfig } from '../../policy/access-config.ts';
-import { comparedNames } from '../../policy/comparisons.ts';
+import { comparedNames } from '../../policy/conditions/comparisons.ts';
 import type { LockConfig } from '../values/config.ts';
 import type { UpstreamConfig } from '../values/upstream-config.ts';
 import type { Faults } from '../document/faults.ts';

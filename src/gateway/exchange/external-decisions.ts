@@ -4,7 +4,7 @@ import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
 import type { AccessConfig, ExternalConfig } from '../../policy/access-config.ts';
-import { readArguments } from '../../policy/arguments.ts';
+import { readArguments } from '../../policy/conditions/arguments.ts';
 import { type Item, plainItem } from '../../policy/decide.ts';
 import {
   decidesAbout,

@@ -2,7 +2,7 @@ import type { Source } from '../../catalog/names/named-items.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { AccessConfig, Hints, RuleConfig } from '../../policy/access-config.ts';
-import { ArgumentReader, hasOddSpelling } from '../../policy/arguments.ts';
+import { ArgumentReader, hasOddSpelling } from '../../policy/conditions/arguments.ts';
 import { type Decision, type Item, NO_HINTS, plainItem } from '../../policy/decide.ts';
 import { groupsUnder, type ReceivedClaim, receivedClaims } from '../../policy/identity.ts';
 import { Policy } from '../../policy/policy.ts';

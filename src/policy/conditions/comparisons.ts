@@ -1,5 +1,5 @@
 import { type ASTNode, parse } from '@marcbachmann/cel-js';
-import { KEY } from '../catalog/items/kind.ts';
+import { KEY } from '../../catalog/items/kind.ts';
 import { children, isMacro } from './expression.ts';
 
 /** All values of `tool.kind`. */

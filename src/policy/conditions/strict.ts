@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ASTNode, Environment } from '@marcbachmann/cel-js';
-import { isRecord } from '../json/record.ts';
+import { isRecord } from '../../json/record.ts';
 import { ARGS, boundIn, reads } from './expression.ts';
 
 /**

@@ -1,9 +1,9 @@
-import { checkJson, CLIENT_BOUNDS, isObjectText, type RawObject } from '../json/json.ts';
-import { unlessMalformed } from '../json/malformed.ts';
-import { LIMITS } from '../limits.ts';
-import { normalized } from '../mark-runs.ts';
+import { checkJson, CLIENT_BOUNDS, isObjectText, type RawObject } from '../../json/json.ts';
+import { unlessMalformed } from '../../json/malformed.ts';
+import { LIMITS } from '../../limits.ts';
+import { normalized } from '../../mark-runs.ts';
 import type { ArgumentSize } from './when.ts';
-import { getOrMake } from '../map-entries.ts';
+import { getOrMake } from '../../map-entries.ts';
 
 /** The arguments of a call as conditions read them. */
 export interface ReadArguments {

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcbachmann/cel-js';
-import { isRecord } from '../json/record.ts';
-import { messageOf } from '../thrown.ts';
-import type { ClaimConfig, ClaimType } from './access-config.ts';
+import { isRecord } from '../../json/record.ts';
+import { messageOf } from '../../thrown.ts';
+import type { ClaimConfig, ClaimType } from '../access-config.ts';
 import { type Facts, factsOf, isKnownByTime, isKnownEarly, testedMembers } from './expression.ts';
 import { registerStrict, strictText } from './strict.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
