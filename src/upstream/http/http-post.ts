@@ -1,6 +1,6 @@
+import type { Readable } from 'node:stream';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
-import { isCode } from '../../thrown.ts';
 import { oversizedAnswer } from '../rpc/malformed-answer.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
@@ -58,6 +58,8 @@ export class UpstreamPost implements WireHandler {
   /** True if the response has an unexpected JSON body, which may be the answer to another request. */
   #isUnexpectedBody = false;
   #body: ResponseBody | undefined;
+  /** The rest of a large compressed body. */
+  #pieces: Readable | undefined;
   #reader: EventReader | undefined;
   /** Counts the message that is being received, if it is large. */
   #received: ReceivedMessage | undefined;
@@ -178,10 +180,7 @@ export class UpstreamPost implements WireHandler {
         return;
       case 'json':
       case 'refusal':
-        if (this.#body === undefined) return;
-        if (this.#body.bytes + chunk.length > this.#handler.options.messageBytes) this.#endUnread();
-        else this.#body.add(chunk);
-        this.#count(this.#body.bytes);
+        this.#add(chunk);
         return;
       case 'ignored':
         if (this.#isUnexpectedBody) this.#isReuseBlocked = true;
@@ -193,6 +192,11 @@ export class UpstreamPost implements WireHandler {
   }
 
   onResponseEnd(): void {
+    if (this.#body?.isCompressed === true && !this.#isDone()) this.#decompress(this.#body);
+    else this.#onBodyEnd();
+  }
+
+  #onBodyEnd(): void {
     this.#hasEnded = true;
     switch (this.#stage) {
       case 'json':
@@ -206,8 +210,7 @@ export class UpstreamPost implements WireHandler {
         return;
       case 'refusal': {
         const refused = this.#refused;
-        const body = this.#answerText();
-        if (body === undefined) return;
+        const body = this.#body?.text();
         const controller = this.#controller;
         this.#controller = undefined;
         this.#end(() => {
@@ -242,10 +245,50 @@ export class UpstreamPost implements WireHandler {
     if (this.#isDone() || (bytes <= UNCOUNTED_BYTES && this.#received === undefined)) return;
     const { receiving, upstream } = this.#handler.options;
     this.#received ??= receiving.join(upstream, {
-      hold: () => this.#controller?.hold(),
-      resume: () => this.#controller?.resume(),
+      hold: () => {
+        this.#controller?.hold();
+        this.#pieces?.pause();
+      },
+      resume: () => {
+        this.#controller?.resume();
+        this.#pieces?.resume();
+      },
     });
     this.#received.update(bytes);
+  }
+
+  /** Adds a piece of the body, which is counted with the compressed one that it comes from. */
+  #add(chunk: Buffer, compressedBytes = 0): void {
+    if (this.#isDone() || this.#body === undefined) return;
+    if (this.#body.bytes + chunk.length > this.#handler.options.messageBytes) this.#endUnread();
+    else this.#body.add(chunk);
+    this.#count(compressedBytes + this.#body.bytes);
+  }
+
+  /** Reads on with the decompressed body. That of a large one follows in pieces, after the end of the response. */
+  #decompress(compressed: ResponseBody): void {
+    this.#body = new ResponseBody(undefined);
+    try {
+      const whole = compressed.decompressed(UNCOUNTED_BYTES);
+      if (whole !== undefined) {
+        this.#add(whole);
+        this.#onBodyEnd();
+        return;
+      }
+    } catch {
+      this.#endUndecompressed();
+      return;
+    }
+    // The socket could be reused before the answer is read, which may answer another request.
+    this.#controller?.abort(this.#cancelledError());
+    this.#controller = undefined;
+    // Reading may be held by what the compressed body has counted.
+    this.#received?.update(0);
+    this.#pieces = compressed
+      .decompressedPieces()
+      .on('data', (piece: Buffer) => this.#add(piece, compressed.bytes))
+      .on('end', () => this.#onBodyEnd())
+      .on('error', () => this.#endUndecompressed());
   }
 
   #refuse(status: number, headers: ResponseHeaders): void {
@@ -279,22 +322,9 @@ export class UpstreamPost implements WireHandler {
   }
 
   #readAnswer(): void {
-    const text = this.#answerText();
-    if (text === undefined) return;
+    const text = this.#body?.text() ?? '';
     this.#stage = 'ignored';
     this.#handler.onText(this, text);
-  }
-
-  /** Returns the text of the body. Ends the POST and returns undefined if the body is compressed, and cannot be read. */
-  #answerText(): string | undefined {
-    if (this.#body?.isCompressed !== true) return this.#body?.text() ?? '';
-    try {
-      return this.#body.decompressedText(this.#handler.options.messageBytes);
-    } catch (thrown) {
-      if (this.#refused !== undefined || isCode(thrown, 'ERR_BUFFER_TOO_LARGE')) this.#endUnread();
-      else this.fail(this.#protocolError('compressed its answer unasked, and it cannot be read'));
-      return undefined;
-    }
   }
 
   #readEvents(): void {
@@ -340,6 +370,11 @@ export class UpstreamPost implements WireHandler {
     this.fail(oversizedAnswer(upstream, messageBytes));
   }
 
+  #endUndecompressed(): void {
+    if (this.#refused !== undefined) this.#endUnread();
+    else this.fail(this.#protocolError('compressed its answer unasked, and it cannot be read'));
+  }
+
   #protocolError(problem: string): GatewayError {
     return upstreamError('upstream-protocol', this.#handler.options.upstream, problem);
   }
@@ -367,6 +402,7 @@ export class UpstreamPost implements WireHandler {
     this.#stage = 'done';
     clearTimeout(this.#lingerTimer);
     this.#controller?.abort(this.#cancelledError());
+    this.#pieces?.destroy();
     report();
     // After the report: the message is kept until it was passed on.
     this.#received?.update(0);

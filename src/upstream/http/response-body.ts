@@ -1,5 +1,14 @@
-import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
+import type { Readable, Transform } from 'node:stream';
+import {
+  brotliDecompressSync,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  gunzipSync,
+  inflateSync,
+} from 'node:zlib';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
+import { isCode } from '../../thrown.ts';
 
 /** The first buffer of a body that arrives in several chunks, and the factor by which the next ones are larger. */
 const FIRST_BYTES = 131_072;
@@ -7,13 +16,21 @@ const GROWTH = 4;
 
 const EMPTY = Buffer.alloc(0);
 
-type Decompress = (body: Buffer, options: { readonly maxOutputLength: number }) => Buffer;
+/** The bytes of one piece of a decompressed body. */
+const PIECE_BYTES = 65_536;
 
-const DECOMPRESS: ReadonlyMap<string, Decompress> = new Map([
-  ['gzip', gunzipSync],
-  ['x-gzip', gunzipSync],
-  ['deflate', inflateSync],
-  ['br', brotliDecompressSync],
+interface Coding {
+  readonly atOnce: (body: Buffer, options: { readonly maxOutputLength: number }) => Buffer;
+  readonly byPieces: (options: { readonly chunkSize: number }) => Transform;
+}
+
+const GZIP: Coding = { atOnce: gunzipSync, byPieces: createGunzip };
+
+const CODINGS: ReadonlyMap<string, Coding> = new Map([
+  ['gzip', GZIP],
+  ['x-gzip', GZIP],
+  ['deflate', { atOnce: inflateSync, byPieces: createInflate }],
+  ['br', { atOnce: brotliDecompressSync, byPieces: createBrotliDecompress }],
 ]);
 
 /** Collects the chunks of a UTF-8 body. The chunks are valid only during `add`. A body in a single chunk is not copied. */
@@ -37,7 +54,7 @@ export class ResponseBody {
 
   /** Returns whether the body is not compressed, or in a known way. */
   get isReadable(): boolean {
-    return this.#compression === undefined || DECOMPRESS.has(this.#compression);
+    return this.#compression === undefined || CODINGS.has(this.#compression);
   }
 
   get bytes(): number {
@@ -61,15 +78,32 @@ export class ResponseBody {
   }
 
   /**
-   * Returns the whole body like `text`, decompressed.
+   * Returns the decompressed body; undefined if it has more bytes than this.
    *
-   * @throws {Error} `ERR_BUFFER_TOO_LARGE` if it has more bytes than this; another one if it is not compressed as declared.
+   * @throws {Error} if the body is not compressed as declared.
    */
-  decompressedText(maxBytes: number): string {
-    const decompress = DECOMPRESS.get(this.#compression ?? '');
-    if (decompress === undefined) throw new TypeError('the body is not compressed in a known way');
-    const bytes = decompress(this.#buffer.subarray(0, this.#bytes), { maxOutputLength: maxBytes });
-    return withoutByteOrderMark(bytes.toString('utf8'));
+  decompressed(maxBytes: number): Buffer | undefined {
+    try {
+      return this.#coding.atOnce(this.#whole, { maxOutputLength: maxBytes });
+    } catch (thrown) {
+      if (isCode(thrown, 'ERR_BUFFER_TOO_LARGE')) return undefined;
+      throw thrown;
+    }
+  }
+
+  /** Decompresses the body outside of the event loop. The stream fails if the body is not compressed as declared. */
+  decompressedPieces(): Readable {
+    return this.#coding.byPieces({ chunkSize: PIECE_BYTES }).end(this.#whole);
+  }
+
+  get #coding(): Coding {
+    const coding = CODINGS.get(this.#compression ?? '');
+    if (coding === undefined) throw new TypeError('the body is not compressed in a known way');
+    return coding;
+  }
+
+  get #whole(): Buffer {
+    return this.#buffer.subarray(0, this.#bytes);
   }
 
   /** Makes the buffer larger, by and by: a server may declare more than it sends. */

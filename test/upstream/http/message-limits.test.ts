@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
+import { brotliCompressSync } from 'node:zlib';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
+import { ReceivingBudget } from '../../../src/upstream/rpc/receiving-budget.ts';
 import { connect, event, json, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
 const LIMIT = { timeout: 120_000 };
@@ -25,3 +28,37 @@ for (const form of ['json', 'events'] as const) {
     assert.deepEqual(limits, ['jsonDepth']);
   });
 }
+
+const TEXT = 'x'.repeat(500_000);
+
+/** Answers with a large text that is compressed, without its last bytes. */
+function compressed(response: ServerResponse, id: unknown, missingBytes = 0): void {
+  const body = brotliCompressSync(`{"jsonrpc":"2.0","id":${String(id)},"result":{"text":"${TEXT}"}}`);
+  response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'br' });
+  response.end(body.subarray(0, body.length - missingBytes));
+}
+
+// N-27
+test('a compressed answer takes room for the bytes that it decompresses to', LIMIT, async () => {
+  await using server = await serve((request, response) => compressed(response, request.id));
+  let heldCount = 0;
+  const receiving = new ReceivingBudget(200_000, () => heldCount++);
+  await using peer = await connect(server.url, { receiving });
+  const ids = [2, 3, 4];
+  for (const id of ids) peer.request(id);
+  for (const answer of await Promise.all(ids.map((id) => peer.answer(id)))) {
+    assert.equal(answer.kind === 'result' && answer.result.includes(TEXT), true);
+  }
+  assert.ok(heldCount > 0);
+  assert.equal(receiving.bytes, 0);
+});
+
+// REL-17
+test('a large compressed answer that breaks off fails its request', LIMIT, async () => {
+  await using server = await serve((request, response) => compressed(response, request.id, 1));
+  await using peer = await connect(server.url);
+  peer.request(2);
+  const error = await peer.failure(2);
+  assert.equal(error.code, 'upstream-protocol');
+  assert.match(error.message, /compressed its answer unasked, and it cannot be read/);
+});
