@@ -106,6 +106,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'catalog/resources/uri-form.ts MAX_DECODINGS',
     'catalog/resources/uri-form.ts MAX_DOMAIN_CHARS',
     'upstream/http/sse.ts MAX_ENDPOINT_CHARS',
+    'protocol/json-schema.ts MAX_READ_CHARS',
     'policy/conditions/when.ts MAX_CHARS',
     'policy/conditions/when.ts MAX_MACRO_CHARS',
     'policy/conditions/when.ts MAX_MACRO_VALUES',

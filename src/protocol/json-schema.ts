@@ -1,6 +1,7 @@
 /** Walks over the subschemas of a JSON Schema given as text. Leaves data and unknown keywords unchanged. */
 
 import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
+import { BACKSLASH, CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 
 /** Keywords that hold a schema or a list of schemas (`items` holds either, depending on the dialect). */
 const SCHEMAS = new Set([
@@ -31,6 +32,24 @@ const NAMED_SCHEMAS = new Set([
   '$defs',
   'definitions',
 ]);
+
+/** Far more than readers of schemas need, whose subschemas are read again at each level. */
+const MAX_READ_CHARS = 4_194_304;
+
+/** Returns whether reading all subschemas takes too long. That depends on the sum of the lengths of all objects in the schema. */
+export function isTooDeep(schema: RawObject): boolean {
+  const text = schema.toString();
+  let chars = 0;
+  let isInString = false;
+  for (let i = 0; i < text.length; i++) {
+    const char = text.charCodeAt(i);
+    if (char === BACKSLASH) i++;
+    else if (char === QUOTE) isInString = !isInString;
+    else if (!isInString && char === OPEN_OBJECT) chars -= i;
+    else if (!isInString && char === CLOSE_OBJECT) chars += i;
+  }
+  return chars > MAX_READ_CHARS;
+}
 
 /**
  * Transforms one direct subschema.

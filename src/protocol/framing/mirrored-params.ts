@@ -5,7 +5,7 @@
  */
 
 import { JsonTextError, type RawObject } from '../../json/json.ts';
-import { mapSubschemas } from '../json-schema.ts';
+import { isTooDeep, mapSubschemas } from '../json-schema.ts';
 
 const KEYWORD = 'x-mcp-header';
 
@@ -76,6 +76,9 @@ function collectParams(root: RawObject): readonly MirroredParam[] {
 /** Reads from the `inputSchema` of a tool which arguments are repeated in headers. */
 export function readMirrored(inputSchema: RawObject): MirrorReading {
   if (!mayHaveAnnotation(inputSchema.toString())) return NONE;
+  if (isTooDeep(inputSchema)) {
+    return { kind: 'invalid', why: `has an "inputSchema" that is too large and deep to be searched for ${KEYWORD}` };
+  }
   try {
     return { kind: 'mirrored', params: collectParams(inputSchema) };
   } catch (thrown) {
@@ -91,10 +94,11 @@ function withoutAnnotations(schema: RawObject): RawObject {
 
 /**
  * Returns the schema unchanged if its annotations are valid, else without any annotation, since clients would drop the
- * tool otherwise.
+ * tool otherwise. A schema that is too deep keeps those that it may have.
  *
  * @throws {JsonTextError} if a part is not well-formed JSON, or names a member twice.
  */
 export function publishedSchema(inputSchema: RawObject): RawObject {
-  return readMirrored(inputSchema).kind === 'mirrored' ? inputSchema : withoutAnnotations(inputSchema);
+  const isKept = readMirrored(inputSchema).kind === 'mirrored' || isTooDeep(inputSchema);
+  return isKept ? inputSchema : withoutAnnotations(inputSchema);
 }

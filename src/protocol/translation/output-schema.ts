@@ -7,7 +7,7 @@
 
 import { RawObject } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
-import { mapSubschemas } from '../json-schema.ts';
+import { isTooDeep, mapSubschemas } from '../json-schema.ts';
 
 const POINTER = '#/properties/result';
 
@@ -49,10 +49,10 @@ function moveRefs(schema: RawObject): RawObject {
 
 /**
  * Returns the schema of `{"result": …}` around content of the given schema. Returns undefined if its references cannot
- * be rewritten; then the client must not get the schema.
+ * be rewritten, or are too deep for it; then the client must not get the schema.
  */
 export function wrappedSchema(outputSchema: RawObject): RawObject | undefined {
-  if (usesRecursiveRef(outputSchema)) return undefined;
+  if (usesRecursiveRef(outputSchema) || isTooDeep(outputSchema)) return undefined;
   const dialect = outputSchema.raw('$schema');
   return unlessMalformed(() => {
     const inner = moveRefs(outputSchema.with('$schema', undefined));

@@ -145,3 +145,13 @@ test('a schema with very many properties is searched in linear time', { timeout:
     false,
   );
 });
+
+// N-27
+test('a schema that is large at each of many levels is not searched', () => {
+  const wide = JSON.stringify(Object.fromEntries(Array.from({ length: 9_000 }, (_, at) => [`p${at}`, {}])));
+  const inner = `{"properties":${wide},"x-mcp-header":"A"}`;
+  const root = RawObject.parse(`${'{"not":'.repeat(50)}${inner}${'}'.repeat(50)}`);
+  const reading = readMirrored(root);
+  assert.match(reading.kind === 'invalid' ? reading.why : '', /too large and deep/);
+  assert.equal(publishedSchema(root), root);
+});

@@ -110,3 +110,11 @@ test('a wrapped schema allows exactly the wrapped content of the schema', () => 
   );
   assert.ok(judged > 30);
 });
+
+// N-27
+test('a schema that is large at each of many levels is not wrapped', () => {
+  const wide = JSON.stringify(Object.fromEntries(Array.from({ length: 9_000 }, (_, at) => [`p${at}`, {}])));
+  const schema = (depth: number) => `${'{"not":'.repeat(depth)}{"properties":${wide}}${'}'.repeat(depth)}`;
+  assert.notEqual(wrappedSchema(RawObject.parse(schema(1))), undefined);
+  assert.equal(wrappedSchema(RawObject.parse(schema(50))), undefined);
+});
