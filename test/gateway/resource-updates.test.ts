@@ -35,6 +35,7 @@ function updating(
 
 function subscribe(link: Link, uri: string, ...holders: ConnectionHolder[]): void {
   link.subscribers.set(detach(uri), new Set(holders));
+  link.subscribedLengths.add(uri.length);
 }
 
 test('an update reaches each subscriber of the resource or its parent once', TIMEOUT, async () => {
@@ -58,6 +59,25 @@ test('an update reaches each subscriber of the resource or its parent once', TIM
   assert.deepEqual(own.stream.notifications, [[UPDATED, { uri: `${URI}/b`, title: 'kept' }]]);
   for (const { stream } of [elsewhere, denied, unsubscribed]) assert.deepEqual(stream.messages, []);
 });
+
+for (const { subscribed, changed, isAnnounced } of [
+  { subscribed: 'file:///a/', changed: 'file:///a/b', isAnnounced: true },
+  { subscribed: 'file:///a/', changed: 'file:///a', isAnnounced: false },
+  { subscribed: 'file:///a', changed: 'file:///a/', isAnnounced: true },
+  { subscribed: 'file:///a', changed: 'file:///a/b/c', isAnnounced: true },
+  { subscribed: 'file:///a', changed: 'file:///ab', isAnnounced: false },
+  { subscribed: 'file:///a/b', changed: 'file:///a', isAnnounced: false },
+]) {
+  test(`a change of ${changed} is ${isAnnounced ? '' : 'not '}one of ${subscribed}`, TIMEOUT, async () => {
+    const { at, updates } = updating({ up: { memory: memoryUpstream({}) } });
+    await using _ = at;
+    const one = at.session({ view: 'up' });
+    const link = await at.upstream('up').link(one.session);
+    subscribe(link, subscribed, one.session);
+    updates.onUpdated(link, changed, RawObject.of({ uri: changed }));
+    assert.deepEqual(one.stream.notifications, isAnnounced ? [[UPDATED, { uri: changed }]] : []);
+  });
+}
 
 test('an update that one of two sibling links reports waits for the other a while', TIMEOUT, async (t) => {
   const time = stopTime(t);

@@ -53,6 +53,7 @@ export class LinkSubscriptions {
     }
     const holders = link.subscribers.get(uri) ?? new Set();
     link.subscribers.set(detach(uri), holders.add(holder));
+    link.subscribedLengths.add(uri.length);
     return isAsked ? EMPTY_RESULT : undefined;
   }
 
@@ -126,10 +127,11 @@ export function isSubscribed({ closed, subscriptions }: ConnectionHolder, to: Su
 /** Returns the holders that are subscribed to a resource or to a parent of it, each once. */
 export function subscribersOf(links: Iterable<Link>, uri: string): ReadonlySet<ConnectionHolder> {
   const found = new Set<ConnectionHolder>();
-  for (const { subscribers } of links) {
-    for (const [subscribed, holders] of subscribers) {
-      if (!isWithin(uri, subscribed)) continue;
-      for (const holder of holders) found.add(holder);
+  for (const { subscribers, subscribedLengths } of links) {
+    for (const length of subscribedLengths) {
+      const subscribed = uri.slice(0, length);
+      if (length > uri.length || !isWithin(uri, subscribed)) continue;
+      for (const holder of subscribers.get(subscribed) ?? []) found.add(holder);
     }
   }
   return found;
@@ -139,7 +141,8 @@ export function subscribersOf(links: Iterable<Link>, uri: string): ReadonlySet<C
  * Returns whether a URI is the subscribed one or a part of it: a server may report a part of the subscribed resource.
  */
 export function isWithin(uri: string, subscribed: string): boolean {
-  return uri === subscribed || uri.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`);
+  if (!uri.startsWith(subscribed)) return false;
+  return uri.length === subscribed.length || subscribed.endsWith('/') || uri[subscribed.length] === '/';
 }
 
 async function addToSubscription(subscription: UpstreamSubscription, upstream: string, uri: string): Promise<Answer> {

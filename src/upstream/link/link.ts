@@ -66,6 +66,8 @@ export interface Link<Context = unknown, User extends LinkUser = LinkUser> exten
    * of them; the others have subscribed on links of their own.
    */
   readonly subscribers: KeptMap<Set<User>>;
+  /** The lengths of all URIs that were ever subscribed to. There are few, so that the parents of a resource are found by them. */
+  readonly subscribedLengths: Set<number>;
   /** Running tasks by id. Clients poll them, so the link is not idle while there are any. */
   readonly tasks: KeptMap<RunningTask<Context>>;
   /** Names the process if principals share it; else empty. The next process may choose the same id for a task of another principal. */

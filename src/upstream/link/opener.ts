@@ -335,6 +335,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
           : undefined,
         users: new Set(),
         subscribers: new KeptMap(),
+        subscribedLengths: new Set(),
         tasks: new KeptMap(),
         run: attempt.transport.isProcess && place.purpose === 'all' ? randomUUID() : '',
         calls: 0,
