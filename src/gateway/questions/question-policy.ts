@@ -7,6 +7,7 @@ import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
 import { lookalike, MemberNames } from '../../protocol/member-names.ts';
+import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { assertDeclared, type Question } from '../exchange/client-capabilities.ts';
 import type { Client } from '../exchange/exchange.ts';
@@ -66,6 +67,12 @@ function notAllowed(upstream: string, reason: string): GatewayError {
 /** Returns the name of a question of a task: short, whatever the upstream has chosen as task id and key. */
 function nameOf(task: string, key: string): string {
   return hash('sha256', JSON.stringify([task, key]));
+}
+
+/** Returns whether the model of a client may get context of servers. In its first revisions every one may. */
+function knowsContext({ caller, clientCapabilities }: Client): boolean {
+  const isDeclared = clientCapabilities.object('sampling')?.raw('context') !== undefined;
+  return isDeclared || !featuresOf(caller.revision).samplingTools;
 }
 
 /** Decides which questions of upstreams reach clients, and with which parameters. Counts what it refuses or changes. */
@@ -143,7 +150,7 @@ export class QuestionPolicy {
     switch (method) {
       case 'sampling/createMessage': {
         const onCap = () => this.#parts.metrics.countLimit('samplingTokens');
-        const bounded = boundedSampling(params, view.upstreams.length === 1, onCap);
+        const bounded = boundedSampling(params, view.upstreams.length === 1 && knowsContext(client), onCap);
         const viewed = upstreamIn(view, upstream);
         if (viewed === undefined) return bounded;
         return published(viewed, method, bounded);

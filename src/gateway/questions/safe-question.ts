@@ -65,10 +65,10 @@ export function visibleForm(params: RawObject): RawObject {
  * Returns the params of `sampling/createMessage` without context of other servers, and with `maxTokens` capped. It is set if it is missing
  * or no number of tokens, since the client's user pays for them.
  *
- * @param isOnlyServer whether `thisServer` means this upstream alone to the client.
+ * @param mayHaveContext whether the client knows `thisServer`, which means this upstream alone to it.
  * @param onCap runs when `maxTokens` is set to the cap.
  */
-export function boundedSampling(params: RawObject, isOnlyServer: boolean, onCap: () => void): RawObject {
+export function boundedSampling(params: RawObject, mayHaveContext: boolean, onCap: () => void): RawObject {
   let bounded = params;
   const maxTokens = Number(params.raw('maxTokens'));
   if (!Number.isInteger(maxTokens) || maxTokens < 1 || maxTokens > LIMITS.samplingTokens) {
@@ -77,7 +77,7 @@ export function boundedSampling(params: RawObject, isOnlyServer: boolean, onCap:
   }
   const context = params.string('includeContext');
   if (context !== undefined && context !== 'none') {
-    bounded = bounded.with('includeContext', isOnlyServer ? '"thisServer"' : '"none"');
+    bounded = bounded.with('includeContext', mayHaveContext ? '"thisServer"' : '"none"');
   }
   return bounded;
 }

@@ -118,38 +118,42 @@ test('an empty list of hosts shows no page, and forms have none', () => {
 });
 
 const SAMPLING = [
-  { from: { maxTokens: 1 }, isOnlyServer: true, to: { maxTokens: 1 } },
-  { from: { maxTokens: 32_768 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { maxTokens: 1e8 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { maxTokens: 'all' }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { maxTokens: null }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { maxTokens: 0 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { maxTokens: -1 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { maxTokens: 1.5 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: {}, isOnlyServer: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 1 }, mayHaveContext: true, to: { maxTokens: 1 } },
+  { from: { maxTokens: 32_768 }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 1e8 }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 'all' }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: null }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 0 }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: -1 }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 1.5 }, mayHaveContext: true, to: { maxTokens: 32_768 } },
+  { from: {}, mayHaveContext: true, to: { maxTokens: 32_768 } },
   {
     from: { maxTokens: 1, includeContext: 'allServers' },
-    isOnlyServer: true,
+    mayHaveContext: true,
     to: { maxTokens: 1, includeContext: 'thisServer' },
   },
   {
     from: { maxTokens: 1, includeContext: 'allServers' },
-    isOnlyServer: false,
+    mayHaveContext: false,
     to: { maxTokens: 1, includeContext: 'none' },
   },
   {
     from: { maxTokens: 1, includeContext: 'thisServer' },
-    isOnlyServer: false,
+    mayHaveContext: false,
     to: { maxTokens: 1, includeContext: 'none' },
   },
-  { from: { maxTokens: 1, includeContext: 'none' }, isOnlyServer: false, to: { maxTokens: 1, includeContext: 'none' } },
+  {
+    from: { maxTokens: 1, includeContext: 'none' },
+    mayHaveContext: false,
+    to: { maxTokens: 1, includeContext: 'none' },
+  },
 ];
 
-for (const { from, isOnlyServer, to } of SAMPLING) {
-  const where = isOnlyServer ? 'alone' : 'among others';
+for (const { from, mayHaveContext, to } of SAMPLING) {
+  const where = mayHaveContext ? 'alone' : 'among others';
   // N-28 SEC-37
   test(`${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
-    assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), isOnlyServer, () => undefined).toString()), to);
+    assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), mayHaveContext, () => undefined).toString()), to);
   });
 }
 

@@ -202,6 +202,20 @@ test('context for this server does not include other upstreams of the endpoint',
   assert.equal(asked[0]?.params?.string('includeContext'), 'none');
 });
 
+for (const { revision, sampling, context } of [
+  { revision: '2025-11-25', sampling: {}, context: 'none' },
+  { revision: '2025-11-25', sampling: { context: {} }, context: 'thisServer' },
+  { revision: '2025-06-18', sampling: {}, context: 'thisServer' },
+] as const) {
+  const declared = JSON.stringify(sampling);
+  test(`a client of ${revision} with the sampling ${declared} is asked for ${context}`, TIMEOUT, async () => {
+    const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1, includeContext: 'thisServer' });
+    await using gateway = await testCore({ up: { memory } });
+    const { asked } = await exchange(await gateway.connect({ revision, capabilities: { sampling } }), {});
+    assert.equal(asked[0]?.params?.string('includeContext'), context);
+  });
+}
+
 test('roots come from the client, and their changes go to its own connections', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory } });
