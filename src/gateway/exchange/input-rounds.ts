@@ -32,6 +32,7 @@ export class InputRounds {
   readonly #open = new Map<string, ClientQuestion>();
   readonly #asked = new Set<string>();
   #unnamed = 0;
+  #waitingReports = 0;
   readonly #onLimit: (limit: LimitName) => void;
   readonly #knownResponses: RawObject | undefined;
   readonly #suffix: string;
@@ -84,6 +85,7 @@ export class InputRounds {
     const successor = new InputRounds(this.#onLimit, this.#knownResponses, this.#suffix);
     for (const key of this.#asked) successor.#asked.add(key);
     successor.#unnamed = this.#unnamed;
+    successor.#waitingReports = this.#waitingReports;
     for (const [key, question] of this.#open) successor.#register(key, question);
     this.#open.clear();
     return successor;
@@ -167,14 +169,10 @@ export class InputRounds {
     this.#hasNewQuestions = this.#open.size > 0;
   }
 
-  /** Reports progress to the upstreams of open questions that accept it. */
-  reportProgress(params: RawObject): void {
+  /** Tells the upstreams of open questions, by progress that grows, that their client has not answered yet. */
+  reportWaiting(): void {
+    const params = RawObject.of({ progress: ++this.#waitingReports, message: 'waiting for the client' });
     for (const question of this.#open.values()) question.onProgress?.(params);
-  }
-
-  /** Tells the upstreams of open questions that their client has not answered yet. @param progress grows from one report to the next. */
-  reportWaiting(progress: number): void {
-    this.reportProgress(RawObject.of({ progress, message: 'waiting for the client' }));
   }
 
   cancelAll(why: string): void {

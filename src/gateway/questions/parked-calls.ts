@@ -306,7 +306,7 @@ export class ParkedCalls {
       else if (call.dueMs !== Infinity) {
         call.sweepCount++;
         if (call.sweepCount % SWEEPS_PER_KEEP_ALIVE !== 0) continue;
-        call.rounds.reportWaiting(call.sweepCount);
+        call.rounds.reportWaiting();
       }
     }
     this.#ended.removeExpired(nowMs);

@@ -37,8 +37,6 @@ interface RunningTask {
   /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
   timer: NodeJS.Timeout | undefined;
-  /** The polls that have shown the client a state. */
-  polls: number;
   /** The link whose close is awaited: that of the last `tasks/get`. */
   link: Link;
   /** The link that is kept open for the task: that of the last `tasks/get` with a state. */
@@ -128,7 +126,7 @@ export class UpgradedTasks {
     const questions = running.rounds.openQuestions();
     assertDeclared(site.upstream.id, exchange.client.clientCapabilities, questions);
     // The upstream waits as long as the client polls.
-    running.rounds.reportWaiting(++running.polls);
+    running.rounds.reportWaiting();
     return this.#unfinished(upgraded, questions);
   }
 
@@ -240,7 +238,6 @@ export class UpgradedTasks {
       rounds,
       result: undefined,
       timer: undefined,
-      polls: 0,
       link: site.link,
       held: undefined,
       forgetLink: () => undefined,

@@ -117,14 +117,16 @@ test('a question is answered once, and asked again as long as it has no response
   assert.deepEqual([name.answers, age.answers], [[ACCEPTED], [DECLINED]]);
 });
 
-test('progress goes to each open question that accepts it', () => {
+test('an open question gets progress that grows, also after it was transferred', () => {
   const rounds = new InputRounds(() => undefined);
   const [answered, open] = [questionFor('name'), questionFor('age')];
   const silent = questionFor('zip', { onProgress: undefined });
   for (const { question } of [answered, silent, open]) rounds.add(question);
   rounds.answer(RawObject.parse(`{"user_name":${ACCEPTED}}`));
-  rounds.reportProgress(RawObject.of({ progress: 1 }));
-  assert.deepEqual([answered.progress, open.progress, silent.progress], [[], [1], []]);
+  rounds.reportWaiting();
+  rounds.reportWaiting();
+  rounds.transfer().reportWaiting();
+  assert.deepEqual([answered.progress, open.progress, silent.progress], [[], [1, 2, 3], []]);
 });
 
 test('an invalid response is refused before it is given to its question', () => {
