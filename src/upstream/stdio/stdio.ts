@@ -331,7 +331,6 @@ class StdioTransport implements Transport {
 
   #addNonProtocolOutput(text: string, reason: unknown, isMessage = text.includes('"jsonrpc"')): void {
     this.#options.onNonProtocolOutput?.();
-    if (!isMessage) this.#firstPrinted ??= printedLine(this.#stderr.redacted(text), QUOTED_CHARS);
     if (reason instanceof MessageError && reason.limit !== undefined) this.#options.onLimit?.(reason.limit);
     // A client can cause invalid messages, and the process may be shared: they slow it down, and do not end it.
     if (isMessage) this.#events.onDropped(undefined);
@@ -340,7 +339,9 @@ class StdioTransport implements Transport {
     if (output.windowLines <= LOGGED_LINES) {
       const level = output.windowLines === 1 ? 'warn' : 'debug';
       const why = reason instanceof Error ? reason.message : undefined;
-      this.#log[level]({ line: printedLine(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
+      const line = printedLine(this.#stderr.redacted(text), QUOTED_CHARS);
+      if (!isMessage) this.#firstPrinted ??= line;
+      this.#log[level]({ line, why }, 'line on stdout is no message, skipped');
     }
     if (limit === undefined || isMessage) return;
     this.#options.onLimit?.(limit);

@@ -248,7 +248,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.closings, 0);
   });
 
-  test('stderr is logged line by line, and endless lines are cut', LIMIT, async () => {
+  /** Returns a log, and the lines of the program that it quotes. */
+  function quoting() {
     const lines: string[] = [];
     const sink = new Writable({
       write(chunk: Buffer, _encoding, done) {
@@ -257,7 +258,20 @@ suite('messages over stdio', { concurrency: 1 }, () => {
         done();
       },
     });
-    await using stdio = await Stdio.server('stdio-echo.ts', { log: pino({ level: 'debug' }, sink) });
+    return { lines, log: pino({ level: 'debug' }, sink) };
+  }
+
+  // N-12
+  test('a line on stdout that is no message is logged without secrets of the config', LIMIT, async () => {
+    const { lines, log } = quoting();
+    await using stdio = await Stdio.server('stdio-echo.ts', { log, env: { API_KEY: 'key-12345678' } });
+    await stdio.call('print', { text: 'started with key-12345678\n{"jsonrpc":"2.0","key":"key-12345678"}\n' });
+    assert.deepEqual(lines, ['started with [redacted]', '{"jsonrpc":"2.0","key":"[redacted]"}']);
+  });
+
+  test('stderr is logged line by line, and endless lines are cut', LIMIT, async () => {
+    const { lines, log } = quoting();
+    await using stdio = await Stdio.server('stdio-echo.ts', { log });
     stdio.send('complain', { text: `first\n${'x'.repeat(20_000)}\nlast` });
     stdio.send('exit', { code: 0 });
     await stdio.closed;
