@@ -105,6 +105,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'catalog/resources/uri-form.ts MAX_CHARS',
     'catalog/resources/uri-form.ts MAX_DECODINGS',
     'catalog/resources/uri-form.ts MAX_DOMAIN_CHARS',
+    'upstream/http/endpoint-hint.ts MAX_LOCATION_CHARS',
     'upstream/http/sse.ts MAX_ENDPOINT_CHARS',
     'protocol/json-schema.ts MAX_READ_CHARS',
     'policy/conditions/when.ts MAX_CHARS',

@@ -4,6 +4,8 @@ import { HttpStatusError } from '../rpc/http-status-error.ts';
 /** Statuses of a server without an MCP endpoint at this path. */
 const NOT_HERE = new Set([404, 405, 410]);
 
+const MAX_LOCATION_CHARS = 2_048;
+
 const ENDPOINT = /\/(?:mcp|sse)\/?$/;
 
 /** Matches path segments that are words, such as `api` or `v1`. Other segments may be keys, as with some providers. */
@@ -15,7 +17,7 @@ const WORD = /^(?:[A-Za-z][A-Za-z._~-]{0,19}\d{0,2})?$/;
  */
 export function endpointHint(url: string, cause: unknown): string | undefined {
   if (!(cause instanceof HttpStatusError)) return undefined;
-  if (cause.location !== undefined) return redirectHint(new URL(url), URL.parse(cause.location, url));
+  if (cause.location !== undefined) return redirectHint(new URL(url), cause.location);
   if (!NOT_HERE.has(cause.status)) return undefined;
   const { origin, pathname } = new URL(url);
   const path = shownPath(pathname);
@@ -25,7 +27,9 @@ export function endpointHint(url: string, cause: unknown): string | undefined {
 }
 
 /** Returns the URL to configure if a redirect leads to another form of the same one, else the origin to which it leads. */
-function redirectHint(from: URL, to: URL | null): string | undefined {
+function redirectHint(from: URL, location: string): string | undefined {
+  // The time to parse a host grows with the square of its length.
+  const to = location.length > MAX_LOCATION_CHARS ? null : URL.parse(location, from.href);
   if (to === null || !/^https?:$/.test(to.protocol)) return undefined;
   const isSame = to.hostname === from.hostname && withoutSlash(to.pathname) === withoutSlash(from.pathname);
   // Servers behind a proxy that ends TLS redirect to http.

@@ -80,6 +80,7 @@ for (const { from, to, says } of [
     says: 'it leads to https://id.example.com',
   },
   { from: 'https://example.com/mcp', to: 'javascript:x', says: undefined },
+  { from: 'https://example.com/mcp', to: `https://example.com/mcp/?${'x'.repeat(2_048)}`, says: undefined },
 ]) {
   test(`a redirect from ${from} to ${to.replace(/\?.*/, '')} says where to`, () => {
     assert.equal(endpointHint(from, new HttpStatusError(307, to)), says);
