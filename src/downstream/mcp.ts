@@ -28,7 +28,7 @@ import { classify, type ClientInput, idOf, inputOf, refuseBatch, refusedId, sess
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
 import { ForwardedWork } from './forwarded-work.ts';
 import { callerOf, headerLookup, SESSIONLESS } from './modern-envelope.ts';
-import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
+import { LISTEN, ModernReply, type ModernReplyParts } from './modern-reply.ts';
 import { ProcessForwarder } from './process-forwarder.ts';
 import { browserHint } from './admission/browser-hint.ts';
 import { postedText } from './admission/posted-text.ts';
@@ -78,8 +78,6 @@ interface Posting {
 }
 
 const VERBS = 'GET, POST, DELETE';
-/** The request without an end of its own: the client or the gateway ends it. */
-export const LISTEN = 'subscriptions/listen';
 
 /**
  * Serves Streamable HTTP for all revisions at one path.
@@ -142,8 +140,6 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** Counts the body of a modern request until it is released. Returns undefined if that is not needed, or the refusal. */
   #hold(request: Request, { principal, view }: ModernCaller, text: string): RunningBody | GatewayError | undefined {
-    // Its stream stays open for hours, and keeps no text.
-    if (request.method === LISTEN) return undefined;
     const body = this.memory.running.hold(principal.key, text, request);
     if (body instanceof GatewayError) this.#parts.refusals?.record({ error: body, view, principal });
     return body;

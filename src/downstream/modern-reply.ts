@@ -18,6 +18,9 @@ import { openWriter } from './streams/event-stream.ts';
 /** Longer than in sessions: a modern stream cannot be resumed, and an error in it has no HTTP status. */
 const DECIDE_MODERN_MS = 2_000;
 
+/** The request without an end of its own: the client or the gateway ends it. Its stream keeps no text of it after the acknowledgement. */
+export const LISTEN = 'subscriptions/listen';
+
 const DISCONNECTED = 'the client disconnected';
 
 /** HTTP status of errors that are the whole response, by their codes: those of upstreams have it too. Legacy clients get that of `errors.ts`. */
@@ -65,7 +68,7 @@ export class ModernReply implements ModernSink {
   #isDisconnected = false;
   #call: ModernCall | undefined;
 
-  /** @param body of the request, if it is large; released with the answer. */
+  /** @param body of the request, if it is large; released with the answer, or the acknowledgement. */
   constructor(
     response: ClientResponse,
     request: Request,
@@ -140,6 +143,7 @@ export class ModernReply implements ModernSink {
   }
 
   send(text: string): boolean {
+    if (this.request.method === LISTEN) this.#body?.release();
     if (this.#isFinished || this.#form === 'json') return false;
     this.#begin();
     this.#writeEvent(text);

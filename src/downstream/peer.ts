@@ -21,6 +21,7 @@ import {
 } from '../protocol/jsonrpc.ts';
 import { callerOf, readModern } from './modern-envelope.ts';
 import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
+import { LISTEN } from './modern-reply.ts';
 import type { RunningBody } from './memory/running-bodies.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
 
@@ -148,7 +149,7 @@ export class Peer {
   ): Promise<void> {
     const { front, view, sink, streams } = this.#parts;
     const { id } = request;
-    const isListen = request.method === 'subscriptions/listen';
+    const isListen = request.method === LISTEN;
     const key = idKey(id);
     if (this.#calls.has(key)) {
       const message = `a request with id ${id} is already in flight`;
@@ -167,7 +168,10 @@ export class Peer {
     // A cancelled request gets no response.
     const own = {
       receivedMs: performance.now(),
-      send: (text: string) => !isCancelled && sink.send(text),
+      send: (text: string) => {
+        if (isListen) body?.release();
+        return !isCancelled && sink.send(text);
+      },
       answer: resolve,
       keepText: (until: Promise<unknown>) => body?.keepUntil(until),
     };

@@ -15,7 +15,7 @@ import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
 import { refuse, refuseOver } from './admission/refusal.ts';
-import { LISTEN, type McpParts } from './mcp.ts';
+import type { McpParts } from './mcp.ts';
 import { continuesCall, refusalOfInput, refuseForLoad } from './new-work.ts';
 import { openWriter } from './streams/event-stream.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
@@ -169,7 +169,7 @@ export class SseEndpoint {
       this.#record(refusal.error, client.view, principal);
       return refuseForLoad(refusal, idOf(input));
     }
-    const request = 'kind' in input && input.kind === 'request' && input.method !== LISTEN ? input : undefined;
+    const request = 'kind' in input && input.kind === 'request' ? input : undefined;
     const isCounted = request !== undefined || !('kind' in input);
     const body = isCounted ? memory.running.hold(principal.key, text, request) : undefined;
     if (body instanceof GatewayError) return refuse(this.#record(body, client.view, principal), idOf(input));

@@ -6,7 +6,7 @@ import { readHeaders } from '../downstream/admission/headers.ts';
 import { postedText, refuseMedia } from '../downstream/admission/posted-text.ts';
 import { refuse, writeResponse } from '../downstream/admission/refusal.ts';
 import type { Endpoints } from '../downstream/http/app.ts';
-import { LISTEN } from '../downstream/mcp.ts';
+import { LISTEN } from '../downstream/modern-reply.ts';
 import { headerLookup } from '../downstream/modern-envelope.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
@@ -178,9 +178,11 @@ async function answerModern(
     outgoing.end(answerLine(toAnswer(body)));
     return RESPONSE_ALREADY_SENT;
   }
+  const isListen = parsed.request.method === LISTEN;
   const sink: ModernSink = {
     receivedMs: performance.now(),
     send: (message) => {
+      if (isListen) body?.release();
       if (isAnswered || outgoing.destroyed || outgoing.writableLength > UNSENT_BYTES) return false;
       outgoing.write(messageLine(message));
       return true;
@@ -195,7 +197,7 @@ async function answerModern(
   call = front.handleModernRequest(parsed.request, parsed.caller, sink, undefined);
   if (outgoing.destroyed) {
     call.cancel('the client disconnected');
-  } else if (parsed.request.method === LISTEN) {
+  } else if (isListen) {
     const listen = call;
     const { listens } = endpoints.mcp.forwarded;
     listens.add(listen);

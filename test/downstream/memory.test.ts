@@ -8,7 +8,7 @@ import { waitUntil } from '../support/wait-until.ts';
 import { event, stream } from '../fixtures/servers/http-harness.ts';
 import { legacyUpstream, resultText, type Served } from '../support/http-upstream.ts';
 import { inputRequiredIn } from '../support/modern-client.ts';
-import { answerOf, modernPost } from '../support/modern-wire.ts';
+import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 import { type Events, getEvents, initialize, post, postForEvents, rpc } from './client.ts';
 import { BY_NAME, type Edge, startEdge } from './edge.ts';
@@ -358,4 +358,33 @@ test('a large retry counts until the call that is parked again has ended', OPTIO
   assert.ok((await held()) > PAD.length);
   assert.equal((await send(retryOf(second, 'x'))).result?.['resultType'], 'complete');
   assert.equal(await held(), 0);
+});
+
+// N-26
+test('a large subscriptions/listen counts until it is acknowledged', OPTIONS, async () => {
+  let subscribing: Served | undefined;
+  await using upstream = await legacyUpstream({
+    capabilities: { resources: { subscribe: true } },
+    resources: [{ uri: 'file:///a', name: 'a' }],
+    answers: {
+      'resources/subscribe': (served) => {
+        subscribing = served;
+        return undefined;
+      },
+    },
+  });
+  await using gateway = await openGateway(
+    { up: { url: upstream.url } },
+    { limits: { body: '512KiB', bodyTotal: '1MiB' } },
+  );
+  const held = async () => Number(/^linkspan_held_bytes\{kind="running"\} (\d+)$/m.exec(await gateway.metrics())?.[1]);
+  const filter = { notifications: { resourceSubscriptions: ['up+file:///a'] }, pad: PAD };
+  const opening = modernEvents(gateway.url, 'subscriptions/listen', filter);
+  await waitUntil(() => subscribing !== undefined);
+  assert.ok((await held()) > PAD.length);
+  subscribing?.response.writeHead(200, { 'content-type': 'application/json' }).end(resultText(subscribing.id, {}));
+  const stream = await opening;
+  await stream.until(({ seen }) => seen.length > 0);
+  assert.equal(await held(), 0);
+  stream.close();
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { LISTEN } from '../../src/downstream/mcp.ts';
+import { LISTEN } from '../../src/downstream/modern-reply.ts';
 import { createEndpoints, type EndpointsParts } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';

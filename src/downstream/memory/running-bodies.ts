@@ -11,6 +11,7 @@ const LARGE_CHARS = 32_768;
 export class RunningBody {
   readonly #onReleased: () => void;
   #holders = 1;
+  #isReleased = false;
 
   constructor(onReleased: () => void) {
     this.#onReleased = onReleased;
@@ -19,10 +20,16 @@ export class RunningBody {
   /** @param ended never rejects. */
   keepUntil(ended: Promise<unknown>): void {
     this.#holders++;
-    void ended.then(() => this.release());
+    void ended.then(() => this.#end());
   }
 
+  /** May be called again. */
   release(): void {
+    if (!this.#isReleased) this.#end();
+    this.#isReleased = true;
+  }
+
+  #end(): void {
     if (--this.#holders === 0) this.#onReleased();
   }
 }
