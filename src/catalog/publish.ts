@@ -7,12 +7,15 @@ import { itemToClient } from './rewrite.ts';
 import type { ViewUpstream } from './view.ts';
 import { getOrMake } from '../map-entries.ts';
 
-/** Published texts by item and form. Views, catalogs and sessions share them. */
-const texts = new WeakMap<RawObject, Map<string, string>>();
+/**
+ * Published texts by upstream and item; then by revision, empty for the general form, and name. Views, catalogs and sessions share them. Upstreams with equal lists share their items, so
+ * that texts kept by item alone would outlive an upstream that is removed.
+ */
+const texts = new WeakMap<ViewUpstream, WeakMap<RawObject, Map<string, string>>>();
 
-/** Returns the key of a form: equal for views that publish an item with the same text. */
-function formOf({ id, rawUris, isPerCall }: ViewUpstream, name: string | undefined): string {
-  return `${isPerCall === true ? '*' : ''}${rawUris ? '' : id} ${name ?? ''}`;
+function textsOfItem(upstream: ViewUpstream, item: RawObject): Map<string, string> {
+  const ofUpstream = getOrMake(texts, upstream, () => new WeakMap());
+  return getOrMake(ofUpstream, item, () => new Map());
 }
 
 /**
@@ -21,9 +24,7 @@ function formOf({ id, rawUris, isPerCall }: ViewUpstream, name: string | undefin
  * @param name the published name of a tool or prompt.
  */
 export function publishedText(kind: ItemKind, upstream: ViewUpstream, item: RawObject, name?: string): string {
-  const known = getOrMake(texts, item, () => new Map());
-  const form = formOf(upstream, name);
-  return getOrMake(known, form, () => {
+  return getOrMake(textsOfItem(upstream, item), ` ${name ?? ''}`, () => {
     let published = itemToClient(kind, upstream, item);
     if (kind === 'tool' && upstream.isPerCall === true) published = withoutTaskSupport(published);
     if (name !== undefined && name !== item.string('name')) published = published.with('name', JSON.stringify(name));
@@ -45,9 +46,9 @@ export function toolTextFor(
   isModern: boolean,
 ): string | undefined {
   const general = publishedText('tool', upstream, item, name);
-  const form = `${revision} ${formOf(upstream, name)}`;
-  const known = texts.get(item);
-  const made = known?.get(form) ?? toolTextAt(revision, general, isModern);
-  if (made !== undefined && made !== general) known?.set(form, made);
+  const known = textsOfItem(upstream, item);
+  const form = `${revision} ${name}`;
+  const made = known.get(form) ?? toolTextAt(revision, general, isModern);
+  if (made !== undefined && made !== general) known.set(form, made);
   return made;
 }

@@ -4,6 +4,7 @@ import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { onChangeOf } from '../config/sections/lock.ts';
 import type { OnChange } from '../lock/pins.ts';
 import type { ToolFilter } from './names/glob.ts';
+import { WeakCache } from './weak-cache.ts';
 
 /** The upstreams of one endpoint, in order, with their names and filters. */
 export interface View extends ToolFilter {
@@ -43,14 +44,21 @@ export function isProfile({ id, upstreams: [first, ...others] }: View): boolean 
   return id !== '' && (first?.id !== id || others.length > 0);
 }
 
+/** Equal upstreams of views, also of other configs, are one object, since published texts are cached by it. */
+const known = new WeakCache<ViewUpstream>();
+
+function shared(upstream: ViewUpstream): ViewUpstream {
+  return known.get(JSON.stringify(upstream), () => upstream);
+}
+
 function toViewUpstream(config: UpstreamConfig, onChange: OnChange | undefined): ViewUpstream {
   const { id, title, prefix, rawUris, target, includeTools, excludeTools, isolation } = config;
   const upstream = { id, title, prefix, rawUris, isRemote: target.kind !== 'stdio', includeTools, excludeTools };
-  return {
+  return shared({
     ...upstream,
     ...(isolation === 'call' ? { isPerCall: true } : {}),
     ...(onChange === undefined ? {} : { onChange }),
-  };
+  });
 }
 
 const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };
@@ -63,7 +71,11 @@ export function viewsOf(config: Config): ReadonlyMap<string, View> {
   const merged = config.upstreams.map((upstream) => toViewUpstream(upstream, onChangeOf(config, upstream)));
   const views = new Map<string, View>([['', { ...UNCHANGED, id: '', upstreams: merged }]]);
   for (const upstream of merged) {
-    views.set(upstream.id, { ...UNCHANGED, id: upstream.id, upstreams: [{ ...upstream, prefix: '', rawUris: true }] });
+    views.set(upstream.id, {
+      ...UNCHANGED,
+      id: upstream.id,
+      upstreams: [shared({ ...upstream, prefix: '', rawUris: true })],
+    });
   }
   for (const { id, upstreams, includeTools, excludeTools, renames } of config.profiles) {
     const selected = upstreams.flatMap((name) => merged.filter((upstream) => upstream.id === name));
