@@ -53,6 +53,15 @@ function listedFileOf(key: UpstreamKey): string {
   return `${stemOf(key)}.listed`;
 }
 
+/** The {@link stemOf} at the beginning of a file name. */
+const STEM = /^.*-[0-9a-f]{12}(?=\.)/;
+
+const DAY_MS = 24 * 3_600_000;
+/** Files that were neither read nor written for this long are removed: their upstream was removed, or is another server by now. */
+const STALE_MS = 30 * DAY_MS;
+/** Such files are looked for at most this often, by the first listing after it. */
+const SWEEP_MS = DAY_MS;
+
 /** Called about the files. `onRefused`: another user could have written one, which counts as none. */
 export type OfferFileEvents = Partial<Pick<SessionStoreEvents, 'onLimit' | 'onRefused' | 'onWriteFailed'>>;
 
@@ -97,9 +106,29 @@ export function diskOfferStore(stateDir: string, events: OfferFileEvents = {}, m
     dated.sort((a, b) => a.mtimeMs - b.mtimeMs);
     for (const { name } of dated.slice(0, excess)) await remove(name);
   };
+  /** When files of an upstream were last asked for by this process, by stem. */
+  const usedMs = new Map<string, number>();
+  const used = <Key extends UpstreamKey>(key: Key): Key => {
+    usedMs.set(stemOf(key), Date.now());
+    return key;
+  };
+  let sweptMs = -Infinity;
+  const removeStale = async (): Promise<void> => {
+    const nowMs = Date.now();
+    if (Math.abs(nowMs - sweptMs) < SWEEP_MS) return;
+    sweptMs = nowMs;
+    const byStem = Map.groupBy(await readdir(dir), (name) => STEM.exec(name)?.[0] ?? '');
+    byStem.delete('');
+    for (const [stem, names] of byStem) {
+      const latestMs = [usedMs.get(stem), ...(await Promise.all(names.map(mtimeMsOf)))];
+      if (latestMs.some((ms = 0) => nowMs - ms < STALE_MS)) continue;
+      for (const name of names) await remove(name);
+      usedMs.delete(stem);
+    }
+  };
   return {
     read: async (key) => {
-      const owner = ownerLine(key);
+      const owner = ownerLine(used(key));
       try {
         const text = await readOwnFile(join(dir, fileOf(key)), {
           maxBytes: LIMITS.storedOfferBytes + owner.length,
@@ -126,10 +155,14 @@ export function diskOfferStore(stateDir: string, events: OfferFileEvents = {}, m
         if (isRestricted(file.slice(stem.length))) await removeOldest(stem, file);
       }),
     remove: (key) => change(() => remove(fileOf(key))),
-    hasFailed: async (key) => (await mtimeMsOf(failureFileOf(key))) !== undefined,
+    hasFailed: async (key) => (await mtimeMsOf(failureFileOf(used(key)))) !== undefined,
     setFailed: (key, hasFailed) =>
       change(() => (hasFailed ? replace(failureFileOf(key), ['']) : remove(failureFileOf(key)))),
     listedAtMs: (key) => mtimeMsOf(listedFileOf(key)),
-    setListed: (key) => change(() => replace(listedFileOf(key), [''])),
+    setListed: (key) =>
+      change(async () => {
+        await replace(listedFileOf(key), ['']);
+        await removeStale();
+      }),
   };
 }

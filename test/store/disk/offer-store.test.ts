@@ -145,3 +145,33 @@ test('a process that never owns the directory keeps lists in it while nobody doe
   assert.equal(owner.notice, undefined);
   assert.equal(await owner.offers.read(KEY), 'text');
 });
+
+test('files of an upstream that nobody has used for 30 days are removed', OPTIONS, async () => {
+  await using dir = await testStore();
+  const old = new Date(Date.now() - 31 * 24 * 3_600_000);
+  const fileAll = async (key: typeof KEY) => {
+    await dir.store.write(key, 'text');
+    await dir.store.write({ ...key, audience: 'anna' }, 'text');
+    await dir.store.setFailed(key, true);
+  };
+  const [gone, known, recent] = ['gone', 'known', 'recent'].map((upstream) => ({ ...KEY, upstream }));
+  assert.ok(gone !== undefined && known !== undefined && recent !== undefined);
+  await Promise.all([gone, known, recent].map(fileAll));
+  await writeFile(join(dir.path, 'offers', 'foreign.json'), '');
+  for (const name of await dir.files()) {
+    if (!name.startsWith('recent') || name.endsWith('.failed')) await utimes(join(dir.path, 'offers', name), old, old);
+  }
+  const later = diskOfferStore(dir.path);
+  // The upstream is in the config, but cannot be listed.
+  assert.equal(await later.hasFailed(known), true);
+  await later.setListed({ ...KEY, upstream: 'listed' });
+  const counts = Map.groupBy(await dir.files(), (name) => /^[a-z]+/.exec(name)?.[0]);
+  assert.deepEqual(Object.fromEntries([...counts].map(([name, files]) => [name, files.length])), {
+    foreign: 1,
+    known: 3,
+    listed: 1,
+    recent: 3,
+  });
+  assert.equal(await later.read(gone), undefined);
+  assert.equal(await later.read(known), 'text');
+});
