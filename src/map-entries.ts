@@ -9,6 +9,14 @@ export function setLatest<Key, Value>(map: Map<Key, Value>, key: Key, value: Val
   return map.delete(oldest);
 }
 
+/** Removes the oldest entries of a map, up to the first one that is not over. Cheap before each new entry, where all last about as long. */
+export function removeOver<Key, Value>(map: Map<Key, Value>, isOver: (value: Value) => boolean): void {
+  for (const [key, value] of map) {
+    if (!isOver(value)) return;
+    map.delete(key);
+  }
+}
+
 /** A map of any kind. */
 interface Entries<Key, Value> {
   get(key: Key): Value | undefined;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { getOrMake, KeyedSums, setLatest } from '../src/map-entries.ts';
+import { getOrMake, KeyedSums, removeOver, setLatest } from '../src/map-entries.ts';
 
 test('a map keeps the entries that were set last', () => {
   const map = new Map<string, number>();
@@ -13,6 +13,14 @@ test('a map keeps the entries that were set last', () => {
       ['c', 3],
     ],
   );
+});
+
+test('the oldest entries are removed up to the first that is not over', () => {
+  const map = new Map([1, 2, 9, 3].map((ends) => [`until ${ends}`, ends]));
+  removeOver(map, (ends) => ends <= 5);
+  assert.deepEqual([...map.values()], [9, 3]);
+  removeOver(map, () => true);
+  assert.equal(map.size, 0);
 });
 
 test('an entry is made once, and only if it is missing', () => {

@@ -1,4 +1,4 @@
-import { setLatest } from '../map-entries.ts';
+import { removeOver, setLatest } from '../map-entries.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 
 /** The time that an inactive token is not asked about again. */
@@ -22,6 +22,7 @@ export class InactiveTokens {
 
   /** @param nowMs monotonic. */
   add(id: string, nowMs: number): void {
+    removeOver(this.#untilMs, (untilMs) => nowMs >= untilMs);
     if (setLatest(this.#untilMs, id, nowMs + INACTIVE_MS, LIMITS.inactiveTokens)) this.#onLimit?.('inactiveTokens');
   }
 }

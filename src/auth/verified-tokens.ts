@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { setLatest } from '../map-entries.ts';
+import { removeOver, setLatest } from '../map-entries.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 
@@ -10,6 +10,11 @@ interface Entry {
   readonly principal: Principal;
   readonly sinceMs: number;
   readonly untilMs: number;
+}
+
+/** Returns whether an entry counts at this time. A clock that is set back must not extend an entry. */
+function isValid({ sinceMs, untilMs }: Entry, nowMs: number): boolean {
+  return nowMs >= sinceMs && nowMs < untilMs;
 }
 
 /**
@@ -28,8 +33,7 @@ export class VerifiedTokens {
   find(key: string, nowMs: number): Principal | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    // A clock that is set back must not extend an entry.
-    if (nowMs >= entry.sinceMs && nowMs < entry.untilMs) return entry.principal;
+    if (isValid(entry, nowMs)) return entry.principal;
     this.#entries.delete(key);
     return undefined;
   }
@@ -43,6 +47,7 @@ export class VerifiedTokens {
   add(key: string, principal: Principal, nowMs: number, expiresAtMs: number): void {
     const untilMs = Math.min(expiresAtMs, nowMs + MAX_AGE_MS);
     if (untilMs <= nowMs) return;
+    removeOver(this.#entries, (entry) => !isValid(entry, nowMs));
     const entry = { principal, sinceMs: nowMs, untilMs };
     if (setLatest(this.#entries, key, entry, LIMITS.verifiedTokens)) this.#onLimit('verifiedTokens');
   }

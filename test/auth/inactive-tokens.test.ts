@@ -16,3 +16,12 @@ test('limit inactiveTokens: the oldest one is forgotten', () => {
   assert.deepEqual([inactive.has('0', 0), inactive.has('1', 0)], [false, true]);
   assert.deepEqual(reached, ['inactiveTokens']);
 });
+
+test('tokens that one may ask about again make room, and do not count as forgotten', () => {
+  const reached: string[] = [];
+  const inactive = new InactiveTokens((limit) => reached.push(limit));
+  for (let n = 0; n < LIMITS.inactiveTokens; n++) inactive.add(String(n), 0);
+  inactive.add('a', 30_000);
+  assert.equal(inactive.has('a', 30_000), true);
+  assert.deepEqual(reached, []);
+});

@@ -1,4 +1,4 @@
-import { setLatest } from '../../map-entries.ts';
+import { removeOver, setLatest } from '../../map-entries.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { personOf, type Principal } from '../../policy/principal.ts';
 
@@ -65,6 +65,7 @@ export class SamplingBudget {
     if (question !== undefined) {
       setLatest(asked.questions, question.name, { content: question.content, isAllowed }, MAX_QUESTIONS);
     }
+    removeOver(this.#asked, ({ endsAtMs }) => nowMs >= endsAtMs);
     if (setLatest(this.#asked, key, asked, LIMITS.samplingBudgets)) this.#onLimit('samplingBudgets');
     return isAllowed ? undefined : { left: Math.max(0, left), isNew: known === undefined };
   }
