@@ -62,7 +62,7 @@ export class LocalSessionStore implements SessionStore {
   async change(session: SessionRef, change: SessionChange): Promise<LimitName | undefined> {
     const outcome = this.#table.change(session, change, Date.now());
     if (typeof outcome === 'string') return outcome;
-    if (outcome !== undefined) await this.#write([outcome]);
+    await this.#write(outcome);
     return undefined;
   }
 

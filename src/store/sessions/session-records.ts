@@ -1,5 +1,5 @@
 import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
-import { KeyedSums } from '../../map-entries.ts';
+import { getOrMake, KeyedSums } from '../../map-entries.ts';
 import { parseId, type RecordEntry } from './session-entry.ts';
 import type { SessionRecord } from '../session-store.ts';
 
@@ -25,6 +25,8 @@ function textBytes(text: string): number {
 export class SessionRecords {
   readonly #records = new Map<string, StoredRecord>();
   readonly #bytes = new KeyedSums();
+  /** The ids of sessions with attachments, by principal; the one that got its last one first comes first. */
+  readonly #attached = new Map<string, Set<string>>();
 
   get bytes(): number {
     return this.#bytes.total;
@@ -78,7 +80,7 @@ export class SessionRecords {
     const record = this.#records.get(id) ?? this.#create(entry);
     if ('subscribe' in entry) return this.#addText(record, record.uris, entry.subscribe);
     if ('use' in entry) return this.#addText(record, record.upstreams, entry.use);
-    if ('attach' in entry) return this.#setAttachment(record, ...entry.attach);
+    if ('attach' in entry) return this.#setAttachment(id, record, ...entry.attach);
     return entry.level !== undefined && this.#setLevel(record, entry.level);
   }
 
@@ -96,7 +98,10 @@ export class SessionRecords {
     return true;
   }
 
-  #setAttachment(record: StoredRecord, upstream: string, text: string): boolean {
+  #setAttachment(id: string, record: StoredRecord, upstream: string, text: string): boolean {
+    const attached = getOrMake(this.#attached, record.principal, () => new Set());
+    attached.delete(id);
+    attached.add(id);
     const before = record.attachments.get(upstream);
     if (before === text) return false;
     record.attachments.set(detach(upstream), detach(text));
@@ -104,19 +109,47 @@ export class SessionRecords {
     return true;
   }
 
+  /** Removes the attachments of the session of a principal that got its last one first. @param exceptId of a session that keeps its own. */
+  dropAttachments(
+    principal: string,
+    exceptId: string,
+  ): { readonly id: string; readonly expiresMs: number } | undefined {
+    const id = this.#attached
+      .get(principal)
+      ?.values()
+      .find((each) => each !== exceptId);
+    const record = id === undefined ? undefined : this.#records.get(id);
+    if (id === undefined || record === undefined) return undefined;
+    for (const [upstream, text] of record.attachments) this.#grow(record, -textBytes(upstream) - textBytes(text));
+    record.attachments.clear();
+    this.#unattach(id, record);
+    this.#removeEmpty(id, record);
+    return { id, expiresMs: record.expiresMs };
+  }
+
+  #unattach(id: string, { principal }: StoredRecord): void {
+    const attached = this.#attached.get(principal);
+    attached?.delete(id);
+    if (attached?.size === 0) this.#attached.delete(principal);
+  }
+
   #removeUri(id: string, uri: string): boolean {
     const record = this.#records.get(id);
     if (record === undefined || !record.uris.delete(uri)) return false;
     this.#grow(record, -textBytes(uri));
-    const { uris, upstreams, attachments, level } = record;
-    if (uris.size === 0 && upstreams.size === 0 && attachments.size === 0 && level === undefined) this.remove(id);
+    this.#removeEmpty(id, record);
     return true;
+  }
+
+  #removeEmpty(id: string, { uris, upstreams, attachments, level }: StoredRecord): void {
+    if (uris.size === 0 && upstreams.size === 0 && attachments.size === 0 && level === undefined) this.remove(id);
   }
 
   remove(id: string): void {
     const record = this.#records.get(id);
     if (record === undefined) return;
     this.#grow(record, -record.bytes);
+    this.#unattach(id, record);
     this.#records.delete(id);
   }
 

@@ -50,6 +50,20 @@ function entryOf(session: SessionRef, change: SessionChange): RecordEntry {
   }
 }
 
+/** Returns the entry of a whole record, without its attachments. */
+function recordEntry(
+  { id, expiresMs }: { readonly id: string; readonly expiresMs: number },
+  { logLevel, subscriptions, upstreams }: SessionRecord = { subscriptions: [] },
+): RecordEntry {
+  return {
+    id,
+    expires: expiresMs,
+    ...(logLevel === undefined ? {} : { level: logLevel }),
+    uris: [...subscriptions],
+    ...(upstreams === undefined ? {} : { used: [...upstreams] }),
+  };
+}
+
 function textOf(change: SessionChange): string {
   switch (change.kind) {
     case 'level':
@@ -127,18 +141,31 @@ export class SessionTable {
   }
 
   /**
-   * Changes a record. Returns the journal entry of the change, the limit that forbids it, or undefined if nothing
-   * changes.
+   * Changes a record. Returns the journal entries of the change, none if nothing changes, or the limit that forbids it.
+   *
+   * An attachment without room takes that of others of its principal. Sessions that were left behind would keep out all later ones until they
+   * expire.
    */
-  change(session: SessionRef, change: SessionChange, nowMs: number): SessionEntry | LimitName | undefined {
-    if (nowMs >= session.expiresMs || this.isEnded(session)) return undefined;
-    const limit = this.#limitOf(session, change, nowMs);
-    if (limit !== undefined) {
-      this.#onLimit(limit);
-      return limit;
+  change(session: SessionRef, change: SessionChange, nowMs: number): readonly SessionEntry[] | LimitName {
+    if (nowMs >= session.expiresMs || this.isEnded(session)) return [];
+    let limit = this.#limitOf(session, change, nowMs);
+    if (limit !== undefined) this.#onLimit(limit);
+    const dropped: SessionEntry[] = [];
+    while (limit !== undefined) {
+      const mayDrop = change.kind === 'attach' && limit !== 'attachmentBytes';
+      const entry = mayDrop ? this.#dropAttachments(session) : undefined;
+      if (entry === undefined) return limit;
+      dropped.push(entry);
+      limit = this.#limitOf(session, change, nowMs);
     }
     const entry = entryOf(session, change);
-    return this.#records.apply(entry) ? entry : undefined;
+    return this.#records.apply(entry) ? [...dropped, entry] : dropped;
+  }
+
+  /** Removes the attachments that another session of the same principal has had for longest. Returns the journal entry of its record. */
+  #dropAttachments(session: SessionRef): SessionEntry | undefined {
+    const dropped = this.#records.dropAttachments(principalHash(session.principal), idOf(session));
+    return dropped === undefined ? undefined : recordEntry(dropped, this.#records.get(dropped.id));
   }
 
   #limitOf(session: SessionRef, change: SessionChange, nowMs: number): LimitName | undefined {
@@ -262,15 +289,9 @@ export class SessionTable {
     for (const { id, expiresMs } of this.#records) {
       const record = this.#records.get(id);
       if (record === undefined) continue;
-      const { logLevel, subscriptions, upstreams, attachments = [] } = record;
-      yield {
-        id,
-        expires: expiresMs,
-        ...(logLevel === undefined ? {} : { level: logLevel }),
-        uris: [...subscriptions],
-        ...(upstreams === undefined ? {} : { used: [...upstreams] }),
-      };
-      for (const { upstream, text } of attachments) yield { id, expires: expiresMs, attach: [upstream, text] };
+      yield recordEntry({ id, expiresMs }, record);
+      for (const { upstream, text } of record.attachments ?? [])
+        yield { id, expires: expiresMs, attach: [upstream, text] };
     }
   }
 }

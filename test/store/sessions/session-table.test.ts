@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
-import type { SessionRef } from '../../../src/store/session-store.ts';
+import type { SessionChange, SessionRef } from '../../../src/store/session-store.ts';
+import type { SessionEntry } from '../../../src/store/sessions/session-entry.ts';
 import { SessionTable } from '../../../src/store/sessions/session-table.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -146,4 +147,38 @@ test('limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
   const late = testing.newSession('late', T0 + DAY);
   const change = { kind: 'subscribe', uri: 'x'.repeat(LIMITS.subscriptionUriBytes) } as const;
   assert.equal(typeof testing.table.change(late, change, T0 + DAY), 'object');
+});
+
+test('limit sessionRecordBytesPerPrincipal: later attachments take the room of older ones', OPTIONS, () => {
+  const { table, reached, newSession } = testTable();
+  const journal: SessionEntry[] = [];
+  const change = (session: SessionRef, one: SessionChange) => {
+    const outcome = table.change(session, one, T0);
+    if (typeof outcome === 'string') assert.fail(outcome);
+    journal.push(...outcome);
+  };
+  const attach = (session: SessionRef, upstream: string) =>
+    change(session, { kind: 'attach', upstream, text: 'x'.repeat(LIMITS.attachmentBytes) });
+  const other = newSession('other');
+  attach(other, 'up');
+  const [first, second, third] = [newSession('p'), newSession('p'), newSession('p')];
+  for (const session of [first, second, third]) attach(session, 'up');
+  change(first, { kind: 'level', level: 'info' });
+  // The first one got its last attachment later than the second one.
+  attach(first, 'another');
+  let latest = first;
+  while (reached.length < 2) {
+    latest = newSession('p');
+    attach(latest, 'up');
+  }
+  const replayed = new SessionTable(() => undefined, T0);
+  for (const entry of journal) replayed.apply(entry);
+  for (const one of [table, replayed]) {
+    const attached = [first, second, third, latest, other].map((session) => one.load(session, T0)?.attachments?.length);
+    assert.deepEqual(attached, [2, undefined, undefined, 1, 1]);
+    assert.equal(one.load(first, T0)?.logLevel, 'info');
+  }
+  attach(newSession('p'), 'up');
+  assert.deepEqual(table.load(first, T0), { logLevel: 'info', subscriptions: [] });
+  assert.deepEqual(new Set(reached), new Set(['sessionRecordBytesPerPrincipal']));
 });
