@@ -33,8 +33,9 @@ export function addKeyCommands(program: Command, runs: ActionOf): void {
     .action(runs(async () => (await import('./keys.ts')).revokeKey));
 
   onKeys(key.command('rotate'))
-    .description('Make another key of a name, without an end, print it once, and let the old ones expire.')
+    .description('Make another key of a name, print it once, and let the old ones expire.')
     .argument('<name>', 'its name')
     .option('--grace <duration>', 'the time that the old keys stay valid', '1d')
+    .option('--expires <when>', 'as of "create" (default: for as long as the last key was made for)')
     .action(runs(async () => (await import('./keys.ts')).rotateKey));
 }

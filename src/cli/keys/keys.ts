@@ -23,6 +23,8 @@ export interface CreateOptions extends KeyOptions {
 export interface RotateOptions extends KeyOptions {
   /** The time that the old keys stay valid. */
   readonly grace: string;
+  /** As of {@link CreateOptions}. Default: the new key is valid for as long as the last one was made for. */
+  readonly expires?: string;
 }
 
 const KEY_BYTES = 32;
@@ -62,6 +64,7 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
   if (!DURATION.test(options.grace)) throw usage(`--grace: expected a duration such as 1d, got ${options.grace}`);
   const endMs = nowMs + durationMs(options.grace);
   if (endMs > MAX_TIME_MS) throw usage(`--grace: ${options.grace} ends after the year 9999`);
+  const chosen = options.expires === undefined ? undefined : expiryOf(options.expires, nowMs);
   const key = newKey();
   let made: StoredKey | undefined;
   await using open = await openKeyStore(options);
@@ -76,7 +79,13 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
       );
     }
     const { expiresAt: _ends, ...kept } = last;
-    made = { ...kept, sha256: hash('sha256', key), createdAt: new Date(nowMs).toISOString() };
+    const expiresAt = chosen ?? renewedExpiry(last, nowMs);
+    made = {
+      ...kept,
+      sha256: hash('sha256', key),
+      createdAt: new Date(nowMs).toISOString(),
+      ...(expiresAt === undefined ? {} : { expiresAt }),
+    };
     return { add: [...old.map((one) => endingAt(one, endMs)), made] };
   });
   if (made !== undefined) show(key, made, open.store.place, options.json);
@@ -167,6 +176,13 @@ function expiryOf(text: string, nowMs: number): string {
   if (atMs <= nowMs) throw usage(`--expires: ${text} is in the past`);
   if (atMs > MAX_TIME_MS) throw usage(`--expires: ${text} ends after the year 9999`);
   return new Date(atMs).toISOString();
+}
+
+/** Returns the end of a key that is made now and lives as long as another. Undefined if the lifetime of that one is endless or unknown. */
+function renewedExpiry({ createdAt, expiresAt }: StoredKey, nowMs: number): string | undefined {
+  if (createdAt === undefined || expiresAt === undefined) return undefined;
+  const endMs = nowMs + Date.parse(expiresAt) - Date.parse(createdAt);
+  return new Date(Math.min(endMs, MAX_TIME_MS)).toISOString();
 }
 
 /** A date, or a time, of ISO 8601. `Date.parse` takes any number for a year, and the 31st of February for a day of March. */

@@ -53,14 +53,21 @@ test('key list shows names, expiry and last use, and no hash', OPTIONS, async ()
   assert.ok(typeof listed?.['usedAt'] === 'string');
 });
 
-test('key rotate makes another key of the name with its groups, and ends the old one', OPTIONS, async () => {
+test('key rotate makes another key with the same groups and lifetime, and ends the old', OPTIONS, async () => {
   await key('create', 'ci', '--groups', 'build', '--expires', '1h');
   const rotated = await key('rotate', 'ci', '--grace', '5m');
   assert.equal(rotated.code, 0, rotated.stderr);
   const [old, fresh] = (await readKeyFile(file())).filter(({ name }) => name === 'ci');
   assert.deepEqual(fresh?.groups, ['build']);
-  assert.equal(fresh?.expiresAt, undefined);
+  const { createdAt = '', expiresAt = '' } = fresh ?? {};
+  assert.equal(Date.parse(expiresAt) - Date.parse(createdAt), 3_600_000);
   assert.ok(Date.parse(old?.expiresAt ?? '') < Date.now() + 6 * 60_000);
+});
+
+test('key rotate takes another lifetime, and keeps that of a key without an end', OPTIONS, async () => {
+  await key('create', 'endless');
+  assert.match((await key('rotate', 'endless')).stderr, /never expires/);
+  assert.match((await key('rotate', 'endless', '--expires', '2099-01-31')).stderr, /expires at 2099-01-31T00/);
 });
 
 test('key revoke removes the keys of a name, or the one of an id', OPTIONS, async () => {
@@ -95,6 +102,7 @@ const REFUSED: readonly (readonly [args: readonly string[], code: number, messag
     /no valid key "nobody" in \S+keys\.json; make it with: .*key create nobody --config with\.json\n/,
   ],
   [['rotate', 'ann', '--grace', 'later'], 2, /--grace/],
+  [['rotate', 'ann', '--expires', '2020-01-01'], 2, /--expires: 2020-01-01 is in the past/],
   [['revoke', 'nobody'], 1, /no key with the name or id "nobody" in \S+keys\.json; .*key list/],
 ];
 
