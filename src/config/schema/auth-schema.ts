@@ -104,18 +104,21 @@ const jwt = z.strictObject({
 });
 
 /** An API key: one of clients, or of the operator. */
-export const apiKey = z.strictObject({
-  name: text().describe('Name of the client or user of the key. It is the principal, and appears in logs.'),
-  sha256: text('expected 64 hex digits')
-    .regex(/^[0-9a-fA-F]{64}$/, { error: `expected 64 hex digits; make them with: ${HASH_COMMAND}` })
-    .toLowerCase()
-    .refine((hash) => hash !== EMPTY_SHA256, { error: 'this is the hash of an empty key' })
-    .refine((hash) => !isPlaceholderHash(hash), {
-      error: `this is the hash of an example such as "change-me"; "${KEY_COMMAND}" makes a key`,
-    })
-    .describe(`SHA-256 of the key, hex: ${HASH_COMMAND}`),
-  key: refused(`keys are not kept in plain text; write sha256 instead, made with: ${HASH_COMMAND}`),
-});
+export const apiKey = z.strictObject(
+  {
+    name: text().describe('Name of the client or user of the key. It is the principal, and appears in logs.'),
+    sha256: text('expected 64 hex digits')
+      .regex(/^[0-9a-fA-F]{64}$/, { error: `expected 64 hex digits; make them with: ${HASH_COMMAND}` })
+      .toLowerCase()
+      .refine((hash) => hash !== EMPTY_SHA256, { error: 'this is the hash of an empty key' })
+      .refine((hash) => !isPlaceholderHash(hash), {
+        error: `this is the hash of an example such as "change-me"; "${KEY_COMMAND}" makes a key`,
+      })
+      .describe(`SHA-256 of the key, hex: ${HASH_COMMAND}`),
+    key: refused(`keys are not kept in plain text; write sha256 instead, made with: ${HASH_COMMAND}`),
+  },
+  { error: 'expected a map with "name" and "sha256"' },
+);
 
 const clientKey = apiKey.extend({
   groups: texts().optional().describe('Groups of the client or user of the key, for access rules.'),

@@ -120,21 +120,24 @@ const tracing = z.strictObject({
 
 const globs = (what: string) => texts('expected a list of tool names; * matches any text').describe(what);
 
-const profile = z.strictObject({
-  upstreams: texts('expected a list of upstreams')
-    .optional()
-    .describe('Upstreams in order, by id or by their key in this file. Default: all.'),
-  includeTools: globs('Published tool names to offer; * matches any text. Default: all.').optional(),
-  excludeTools: globs('Published tool names to leave out; * matches any text.').prefault([]),
-  renames: z
-    .record(
-      text(),
-      text().regex(/^[A-Za-z0-9_-]{1,128}$/, { error: 'expected a tool name of letters, digits, "_" and "-"' }),
-      { error: 'expected a map from tool names to tool names' },
-    )
-    .prefault({})
-    .describe('Published tool name → its name in this profile.'),
-});
+const profile = z.strictObject(
+  {
+    upstreams: texts('expected a list of upstreams')
+      .optional()
+      .describe('Upstreams in order, by id or by their key in this file. Default: all.'),
+    includeTools: globs('Published tool names to offer; * matches any text. Default: all.').optional(),
+    excludeTools: globs('Published tool names to leave out; * matches any text.').prefault([]),
+    renames: z
+      .record(
+        text(),
+        text().regex(/^[A-Za-z0-9_-]{1,128}$/, { error: 'expected a tool name of letters, digits, "_" and "-"' }),
+        { error: 'expected a map from tool names to tool names' },
+      )
+      .prefault({})
+      .describe('Published tool name → its name in this profile.'),
+  },
+  { error: 'expected a map such as {upstreams: [github]}' },
+);
 
 const REDIS_URL = 'expected a URL such as "redis://user:password@host:6379/0"';
 

@@ -130,8 +130,15 @@ function nearest(message: string, value: Data): string | undefined {
   );
 }
 
+/** Names that other programs give to settings, by which people look for ours. */
+const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
+  ['host', 'listen'],
+  ['port', 'listen'],
+  ['log', 'logLevel'],
+]);
+
 function unknownKey(key: string, known: readonly string[]): string {
-  const near = suggest(key, known);
+  const near = suggest(key, known) ?? known.find((one) => one === OTHER_NAMES.get(key));
   return near === undefined ? `unknown key; known are ${known.join(', ')}` : `unknown key${didYouMean(near)}`;
 }
 

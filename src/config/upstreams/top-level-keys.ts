@@ -2,7 +2,7 @@ import { isRecord } from '../../json/record.ts';
 import { basename } from 'node:path';
 
 import type { Data, Document } from '../document/document.ts';
-import { isList } from '../document/expanded.ts';
+import { isList, valueAt } from '../document/expanded.ts';
 import { isJsonFile } from '../files/config-files.ts';
 import type { Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
@@ -16,6 +16,9 @@ const SETTINGS = Object.keys(gatewaySchema.shape);
 
 /** The top-level keys of our own file. */
 const OWN_KEYS = ['$schema', 'mcpServers', 'inputs', 'gateway'];
+
+/** Keys of the entry of an upstream that say which server it is. */
+const SERVER_KEYS = ['type', 'command', 'cmd', 'url', 'serverUrl', 'httpUrl', 'uri'];
 
 /** Keys of the operator, such as templates with a YAML anchor, begin with this. */
 const FREE_PREFIX = 'x-';
@@ -32,16 +35,26 @@ const CLAUDE_KEYS = ['globalShortcut', 'preferences', 'numStartups', 'projects']
 
 /**
  * Returns a problem for each key at the top level that is not allowed there. In our own file those are all unknown keys. In the file of a
- * client they are the settings of ours, and a misspelled `gateway`. Without them the gateway would run with defaults, which ask for no key.
+ * client they are the settings of ours, and a misspelled `gateway`. Of both, it is a section `gateway` among the upstreams. Without them the
+ * gateway would run with defaults, which ask for no key.
  */
 export function topLevelProblems(document: Document): readonly Problem[] {
   const { data } = document;
   if (!isRecord(data)) return [];
   const refusal = isOwnFile(document) ? refusalInOwn : refusalInClients;
-  return Object.keys(data).flatMap((key) => {
+  const misplacedKeys = Object.keys(data).flatMap((key) => {
     const message = refusal(key, data);
     return message === undefined ? [] : [document.problem([key], message, 'key')];
   });
+  const sections = MAP_KEYS.filter((key) => isSection(valueAt(data, [key, 'gateway'])));
+  const message = 'belongs at the top level of the file, beside the map of upstreams';
+  return [...misplacedKeys, ...sections.map((key) => document.problem([key, 'gateway'], message, 'key'))];
+}
+
+/** Returns whether the entry of an upstream is our section `gateway`, one level too deep: it has settings, and names no server. */
+function isSection(entry: Data | undefined): boolean {
+  const keys = isRecord(entry) ? Object.keys(entry) : [];
+  return keys.some((key) => SETTINGS.includes(key)) && !keys.some((key) => SERVER_KEYS.includes(key));
 }
 
 /** Returns whether a file is ours. Either no client is known that writes such a one, or it has `gateway` and no mark of a client. */

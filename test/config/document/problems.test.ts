@@ -132,6 +132,18 @@ const cases = [
     problem: 'config.yaml:2:11 gateway.listn: unknown key (did you mean "listen"?)',
   },
   {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {port: 3000}\n`,
+    problem: 'config.yaml:2:11 gateway.port: unknown key (did you mean "listen"?)',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {auth: {apiKeys: [s3cret]}}\n`,
+    problem: 'config.yaml:2:28 gateway.auth.apiKeys[0]: expected a map with "name" and "sha256", got text',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {profiles: {dev: [a]}}\n`,
+    problem: 'config.yaml:2:27 gateway.profiles.dev: expected a map such as {upstreams: [github]}, got a list',
+  },
+  {
     text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {limits: {colour: x}}\n`,
     problem:
       'config.yaml:2:20 gateway.limits.colour: unknown key; known are body, message, processes, sessions, sessionsPerPrincipal, parkedPerPrincipal, parkedPerUpstream, inFlightPerSession, inFlightPerPrincipal, streamsPerPrincipal, bodyTotal, messageTotal, unsentTotal',

@@ -93,6 +93,21 @@ for (const { what, name, isOwn, text } of files) {
   });
 }
 
+// N-82
+test('a section "gateway" among the upstreams is refused', async () => {
+  const text = `mcpServers:\n  a: ${URL_ENTRY}\n  gateway: {auth: {keyFile: keys.json}, lists: {}}\n`;
+  const problem =
+    'config.yaml:3:3 mcpServers.gateway: belongs at the top level of the file, beside the map of upstreams';
+  assert.deepEqual(await problemsOf(text), [problem]);
+});
+
+// N-82
+test('an upstream may have the name "gateway"', async () => {
+  const text = `mcpServers: {gateway: {url: "https://x", auht: {}}, a: ${URL_ENTRY}}\n`;
+  const { config } = await loadText(text);
+  assert.match(config.upstreams[0]?.problem ?? '', /unknown key \(did you mean "auth"\?\)/);
+});
+
 const others = [
   { key: '$shcema', value: 'x', message: 'unknown key (did you mean "$schema"?)' },
   { key: 'input', value: '[]', message: 'unknown key (did you mean "inputs"?)' },
