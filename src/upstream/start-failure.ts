@@ -32,7 +32,7 @@ export function startFailure(
 ): StartFailure {
   const cause = toGatewayError(thrown);
   const reason = reasonOf(cause);
-  const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
+  const hint = target.kind === 'stdio' ? undefined : endpointHint(target, cause);
   const isOfCredential = lacksCredentials(cause);
   // A client that tries again would do so until an operator has acted.
   const { retryable } = isOfCredential ? cause.detail : {};
@@ -55,9 +55,15 @@ export function reasonOf(error: GatewayError): string {
   return error.detail.message ?? error.message;
 }
 
+/** Codes of a certificate whose authority is not known. */
+const UNTRUSTED = /^(?:DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CERT|UNABLE_TO_(?:GET_ISSUER|VERIFY))/;
+
 /** Returns the part of an error that only operators may read. */
 export function detailOf({ cause }: GatewayError): string | undefined {
+  const code = systemCode(cause) ?? '';
+  // The message is advice for those who start Node themselves.
+  if (UNTRUSTED.test(code)) return 'no known authority has signed its certificate; set tls.ca of this server';
   // The reason has the code of a TLS error, whose message is for programmers of OpenSSL.
-  const isCode = systemCode(cause)?.startsWith('ERR_SSL_') === true;
+  const isCode = code.startsWith('ERR_SSL_');
   return cause instanceof Error && !isCode ? cause.message : undefined;
 }

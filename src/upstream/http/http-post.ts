@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { oversizedAnswer } from '../rpc/malformed-answer.ts';
+import { NotMcpError } from './endpoint-hint.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
@@ -164,7 +165,7 @@ export class UpstreamPost implements WireHandler {
     } else if (type === 'application/json') {
       this.#readJson(headers);
     } else {
-      this.fail(this.#protocolError(unexpectedBody(status, type)));
+      this.fail(this.#protocolError(unexpectedBody(status, type), new NotMcpError()));
     }
     const compression = compressionOf(headers);
     if (compression !== undefined && this.#body?.isReadable !== true) {
@@ -203,7 +204,8 @@ export class UpstreamPost implements WireHandler {
         this.#readAnswer();
         if (this.#isDone()) return;
         if (this.#isAnswered) this.#complete();
-        else this.fail(this.#protocolError('answered with something that is no answer to the request'));
+        else
+          this.fail(this.#protocolError('answered with something that is no answer to the request', new NotMcpError()));
         return;
       case 'events':
         this.#onEventStreamEnd(undefined);
@@ -375,8 +377,8 @@ export class UpstreamPost implements WireHandler {
     else this.fail(this.#protocolError('compressed its answer unasked, and it cannot be read'));
   }
 
-  #protocolError(problem: string): GatewayError {
-    return upstreamError('upstream-protocol', this.#handler.options.upstream, problem);
+  #protocolError(problem: string, cause?: NotMcpError): GatewayError {
+    return upstreamError('upstream-protocol', this.#handler.options.upstream, problem, {}, cause);
   }
 
   /** Gives the socket away, while the request is still in flight. */

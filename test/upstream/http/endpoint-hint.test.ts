@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
-import { createServer, type RequestListener } from 'node:http';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { upstreamError } from '../../../src/errors.ts';
 import { endpointHint } from '../../../src/upstream/http/endpoint-hint.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { listenLocally } from '../../support/local-port.ts';
+import { makeCertificate } from '../../support/certificate.ts';
 import { testCore } from '../../support/core.ts';
 import { upstreamStatuses } from '../../../src/compose/upstream-status.ts';
 
@@ -14,6 +17,11 @@ async function reasonAt(scheme: string, answer: RequestListener, kind: 'http' | 
     request.resume();
     answer(request, response);
   });
+  return reasonOf(server, scheme, kind);
+}
+
+/** Returns the reason for which an upstream does not start at a server, which is closed afterwards. */
+async function reasonOf(server: Server | HttpsServer, scheme: string, kind: 'http' | 'sse'): Promise<string> {
   const url = `${scheme}://127.0.0.1:${await listenLocally(server)}/livez`;
   try {
     await using gateway = await testCore({ up: { target: { kind, url, headers: {} } } });
@@ -24,6 +32,11 @@ async function reasonAt(scheme: string, answer: RequestListener, kind: 'http' | 
     server.closeAllConnections();
     server.close();
   }
+}
+
+/** Returns the hint for a failure at a URL. */
+function hintFor(url: string, cause: Error, kind: 'http' | 'sse' = 'http'): string | undefined {
+  return endpointHint({ kind, url, headers: {} }, upstreamError('upstream-unavailable', 'up', 'failed', {}, cause));
 }
 
 const cases = [
@@ -44,6 +57,10 @@ const cases = [
     says: 'there is no MCP endpoint at https://example.com/s/…/mcp',
   },
   {
+    url: 'https://example.com/v1/sse',
+    says: 'there is no MCP endpoint at https://example.com/v1/sse; did you mean https://example.com/v1/mcp?',
+  },
+  {
     url: 'https://example.com/0a1b2c3d4e/run',
     says: 'there is no MCP endpoint at https://example.com/…/run; did you mean this path with /mcp at its end?',
   },
@@ -52,7 +69,7 @@ const cases = [
 for (const { url, says } of cases) {
   // N-12
   test(`the hint for a 404 at ${url.replace(/secret/g, '…')} has no secret`, () => {
-    assert.equal(endpointHint(url, new HttpStatusError(404)), says);
+    assert.equal(hintFor(url, new HttpStatusError(404)), says);
   });
 }
 
@@ -83,7 +100,7 @@ for (const { from, to, says } of [
   { from: 'https://example.com/mcp', to: `https://example.com/mcp/?${'x'.repeat(2_048)}`, says: undefined },
 ]) {
   test(`a redirect from ${from} to ${to.replace(/\?.*/, '')} says where to`, () => {
-    assert.equal(endpointHint(from, new HttpStatusError(307, to)), says);
+    assert.equal(hintFor(from, new HttpStatusError(307, to)), says);
   });
 }
 
@@ -99,8 +116,8 @@ for (const kind of ['http', 'sse'] as const) {
 
 // N-12
 test('a failure that is not about the path has no endpoint hint', () => {
-  assert.equal(endpointHint('http://127.0.0.1/', new HttpStatusError(500)), undefined);
-  assert.equal(endpointHint('http://127.0.0.1/', new Error('reset')), undefined);
+  assert.equal(hintFor('http://127.0.0.1/', new HttpStatusError(500)), undefined);
+  assert.equal(hintFor('http://127.0.0.1/', new Error('reset')), undefined);
 });
 
 // N-12
@@ -110,6 +127,40 @@ test('a path that answers a GET with JSON is as wrong as any other', async () =>
     else response.writeHead(405).end();
   });
   assert.match(reason, /answered HTTP 405 \(there is no MCP endpoint at .*did you mean .*\/livez\/mcp\?/);
+});
+
+// N-12
+for (const { what, type, body } of [
+  { what: 'a page', type: 'text/html', body: '<html>' },
+  { what: 'the JSON of another API', type: 'application/json', body: '{"ok":true}' },
+]) {
+  test(`the status asks for the URL of the endpoint where ${what} answers`, async () => {
+    const reason = await reasonAt('http', (_request, response) => {
+      response.writeHead(200, { 'content-type': type }).end(body);
+    });
+    assert.match(reason, / answered .* \(there is no MCP endpoint at .*did you mean .*\/livez\/mcp\?\)$/);
+  });
+}
+
+// N-12
+for (const status of [400, 405, 406]) {
+  test(`the status names type http where HTTP+SSE is refused with ${status}`, async () => {
+    const reason = await reasonAt('http', (_request, response) => response.writeHead(status).end(), 'sse');
+    assert.match(reason, / answered HTTP \d+ \(it may speak Streamable HTTP; set type: http\)$/);
+  });
+}
+
+// N-12
+test('the status names tls.ca where nobody known has signed the certificate', async () => {
+  await using certificate = await makeCertificate();
+  const reason = await reasonOf(createHttpsServer(certificate), 'https', 'http');
+  assert.match(reason, /\(DEPTH_ZERO_SELF_SIGNED_CERT\) \(no known authority .*; set tls\.ca of this server\)$/);
+});
+
+// N-12
+test('the status asks for https:// where a connection is closed before any answer', async () => {
+  const reason = await reasonAt('http', (request) => request.socket.destroy());
+  assert.match(reason, / broke the connection before it answered \(.*; is its URL https:\/\/\?\)$/);
 });
 
 // N-12
