@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { addAbortListener } from 'node:events';
+import { GatewayError } from '../../../errors.ts';
 import { isFulfilled } from '../../../thrown.ts';
 import { access, chmod, readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -9,6 +10,7 @@ import type { StdioTarget } from '../../../config/values/upstream-config.ts';
 import { LIMITS, type LimitName } from '../../../limits.ts';
 import { makeStateDir } from '../../../store/disk/state-file.ts';
 import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
+import { ProgramError } from '../spawn-failure.ts';
 import { ProcessGroup } from '../process-group.ts';
 import type { ProcessGuard } from '../process-guard.ts';
 import { StderrLog } from '../stderr-log.ts';
@@ -36,6 +38,7 @@ export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>):
 }
 
 interface WrapperRun {
+  readonly upstream: string;
   readonly target: StdioTarget;
   readonly env: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
@@ -66,7 +69,11 @@ export class WrapperCommands {
     this.#onLimit = onLimit;
   }
 
-  /** Resolves with the launch of the server; undefined if it is uncertain, so that the wrapper has to run it. Never rejects. */
+  /**
+   * Resolves with the launch of the server; undefined if it is uncertain, so that the wrapper has to run it.
+   *
+   * @throws {GatewayError} `upstream-unavailable`, if the wrapper gets no package to run.
+   */
   async find(
     upstream: string,
     target: StdioTarget,
@@ -75,11 +82,12 @@ export class WrapperCommands {
   ): Promise<Launch | undefined> {
     if (process.platform === 'win32') return undefined;
     const log = this.#log.child({ upstream });
-    const run = { target, env, signal, log };
+    const run = { upstream, target, env, signal, log };
     try {
       if (isNpx(target)) return await this.#findNpx(run);
       if (isUvx(target)) return await this.#findUvx(run);
     } catch (thrown) {
+      if (thrown instanceof GatewayError) throw thrown;
       log.debug({ err: thrown }, 'the wrapper did not report its command');
     }
     return undefined;
@@ -94,6 +102,8 @@ export class WrapperCommands {
       run.log.debug('npx did not report its command');
       return undefined;
     }
+    // Without a package, npm runs its shell, which is the printer.
+    if (printed.text.includes(npm_config_script_shell)) throw noPackage(run);
     return { command: '/bin/sh', args: ['-c', `exec ${printed.text}`], env: printed.env, cwd: printed.env['PWD'] };
   }
 
@@ -148,6 +158,12 @@ export class WrapperCommands {
       void group?.end(isPrinted ? EXIT_MS : 0, KILL_MS);
     }
   }
+}
+
+function noPackage({ upstream, target }: WrapperRun): GatewayError {
+  const message = `command "${basename(target.command)}" names no server in its args`;
+  const cause = new ProgramError('add the package of the server to "args", after -y');
+  return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
 }
 
 function outputOf(child: ChildProcess, stderr: StderrLog, until: 'printed' | 'closed'): Promise<string> {

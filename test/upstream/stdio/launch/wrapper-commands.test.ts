@@ -62,6 +62,25 @@ test('the wrapper runs the server if npm runs no package or cannot find it', TIM
 });
 
 // N-07
+for (const [command, ...args] of [
+  ['npx', '-y'],
+  ['npm', 'exec'],
+  ['npx', '-y', '-p', MEMORY],
+] as const) {
+  test(`a start of "${[command, ...args].join(' ')}" fails, since it names nothing to run`, TIMEOUT, async () => {
+    await assert.rejects(find(command, args), {
+      code: 'upstream-unavailable',
+      detail: {
+        upstream: 'up',
+        message: `command "${command}" names no server in its args`,
+        executed: 'no',
+        retryable: false,
+      },
+    });
+  });
+}
+
+// N-07
 test('the wrapper runs the server if the user has configured a shell for npm', TIMEOUT, async () => {
   assert.equal(await find('npx', ['-y', MEMORY], { env: { npm_config_script_shell: '/bin/sh' } }), undefined);
   const home = await mkdtemp(join(tmpdir(), 'linkspan-home-'));
