@@ -242,7 +242,10 @@ const MAX_PORT = 65_535;
 
 /** Advice to the operator, by error code. */
 const ADVICE: ReadonlyMap<string, string> = new Map([
-  ['EADDRINUSE', 'the port is in use by another program; stop it, or choose another port'],
+  [
+    'EADDRINUSE',
+    'the port is in use by another program, perhaps another start of this gateway; stop it, or choose another port',
+  ],
   ['EACCES', 'not permitted; choose a port above 1023'],
   ['EADDRNOTAVAIL', 'this machine has no such address; write one of its own, or 0.0.0.0 for all'],
   ['ENOTFOUND', 'no address is known for this name; check its spelling, or write an IP address'],

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { LimitName } from '../limits.ts';
 import { openDiskKeys } from './disk/key-store.ts';
 import { diskOfferStore } from './disk/offer-store.ts';
+import { readOperatorFile } from './disk/operator-file.ts';
 import { directoryRisk } from './disk/own-file.ts';
 import { ownUser, writeFault } from './disk/path-fault.ts';
 import { makeStateDir, removeOldDrafts } from './disk/state-file.ts';
@@ -57,9 +58,11 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
     return await lockState(stateDir);
   });
   if (lock === undefined) {
+    const owner = await readOperatorFile(stateDir).catch(() => undefined);
+    const which = owner === undefined ? '' : ` (process ${owner.pid}, the gateway of ${owner.configFile})`;
     const notice =
-      `another process uses the state directory ${stateDir}: sessions of this one end with it, and are unknown to the other. ` +
-      'Give each its own gateway.stateDir';
+      `another process uses the state directory ${stateDir}${which}: sessions of this one end with it, and are unknown to the other. ` +
+      'Stop one of them, or give each its own gateway.stateDir';
     return inMemory(diskOfferStore(stateDir, events, false), notice, events);
   }
   try {

@@ -101,11 +101,11 @@ test('--log-format overrides the choice by terminal in both directions', BOUNDED
 for (const [format, form] of [
   [
     'json',
-    /^\{[^\n]*"reason":"cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program; stop it, or choose another port"[^\n]*\}$/m,
+    /^\{[^\n]*"reason":"cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program, perhaps another start of this gateway; stop it, or choose another port"[^\n]*\}$/m,
   ],
   [
     'pretty',
-    /^! cannot start: cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program; stop it, or choose another port$/m,
+    /^! cannot start: cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program, perhaps another start of this gateway; stop it, or choose another port$/m,
   ],
 ] as const) {
   // N-10

@@ -67,7 +67,8 @@ suite('two gateways on one state directory', { concurrency: 1 }, () => {
 
     const config = { ...file, mcpServers: { everything: { ...servers.everything, start: 'lazy' } } };
     await using other = await startGateway(config, { dir: second.path });
-    const words = `another process uses the state directory ${join(dir.path, 'state')}`;
+    const owner = `process ${first.pid}, the gateway of ${first.configFile})`;
+    const words = `another process uses the state directory ${join(dir.path, 'state')} (${owner}`;
     await other.waitForLog((line) => (line.includes(words) ? true : undefined));
     const own = await initialize(other.endpoint());
     const shared = await post(other.endpoint(), rpc(1, 'tools/list'), own);
