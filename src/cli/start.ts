@@ -90,10 +90,12 @@ export function loadOptions(
  */
 export async function start(verb: 'run' | 'stdio', options: StartOptions): Promise<StartedCommand> {
   const file = fileOf(options);
+  // The problems of a reload are read in other folders, such as by `status`.
+  const later = resolve(file);
   const how = loadOptions(options, verb === 'run');
-  const load = () => loadConfig(file, how.use);
-  const preview = () => loadConfig(file, how.preview);
-  const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : await load();
+  const load = () => loadConfig(later, how.use);
+  const preview = () => loadConfig(later, how.preview);
+  const loaded = await (options.lastGood === true ? startOrLastGood(file, how.use) : loadConfig(file, how.use));
   const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });

@@ -83,14 +83,18 @@ test('config diff shows what reload then does, and status what runs', TIMEOUT, a
 
 test('reload exits with 1 for a file that cannot be used, and status says why', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: {}, gateway: { reload: RELOAD } });
-  await writeFile(gateway.configFile, '{"mcpServers": {}, "gateway": {"lissten": 1, "stateDir": "state"}}');
+  await writeFile(
+    gateway.configFile,
+    '{"mcpServers": {}, "gateway": {"lissten": 1, "lissts": 1, "stateDir": "state"}}',
+  );
   const at = ['--state-dir', join(gateway.dir, 'state')];
   const diff = await linkspan(gateway, 'config', 'diff', ...at);
   assert.deepEqual([diff.code, /cannot be used:\n.*lissten/.test(diff.stdout)], [1, true], diff.stdout);
   const rejected = await linkspan(gateway, 'reload', ...at);
   assert.equal(rejected.code, 1, rejected.stderr);
   assert.match(rejected.stdout, /the running config stays.*\n.*config\.json:1:\d+ gateway\.lissten/);
-  assert.match((await linkspan(gateway, 'status', ...at)).stdout, /rejected at .*lissten/);
+  const shown = (await linkspan(gateway, 'status', ...at)).stdout;
+  assert.match(shown, /rejected at .*lissten.*\n +\S*config\.json:1:\d+ gateway\.lissts/);
   const status = await (await fetch(`${gateway.operatorUrl}/status`)).text();
   assert.match(status, /"rejected":\{"at":"[^"]+","reason":"[^"]*lissten/);
 });

@@ -82,11 +82,13 @@ function replicaRows({ replicas = [], config, version }: StatusAnswer): readonly
 
 /** Returns what the file on disk has that does not run. */
 function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['config']): readonly (readonly string[])[] {
+  const problems =
+    rejected === undefined ? [] : `The file was rejected at ${rejected.at}: ${rejected.reason}`.split('\n');
   return [
     ...(lastGoodAt === undefined
       ? []
       : [['', `The upstreams are those of ${lastGoodAt}, because the file was broken at the start. Correct ${file}`]]),
-    ...(rejected === undefined ? [] : [['', oneLine(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
+    ...problems.map((problem) => ['', oneLine(problem)]),
     ...(atRestart.length === 0
       ? []
       : [['', `${countText(atRestart.length, 'changed setting')} for the next start: ${COMMAND} config diff`]]),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Child } from '../../support/child.ts';
 import { type Ran, runCli } from '../../support/cli.ts';
@@ -44,7 +44,10 @@ before(async () => {
     .replace('listen: 0.0.0.0:3000', 'listen: 127.0.0.1:0')
     .replace('operator: 0.0.0.0:3001', 'operator: 127.0.0.1:0');
   await writeFile(file, text);
-  gateway = await Child.start(process.execPath, [MAIN, 'run', '--first-key', '--config', file], { cwd: ROOT, env });
+  gateway = await Child.start(process.execPath, [MAIN, 'run', '--first-key', '--config', relative(ROOT, file)], {
+    cwd: ROOT,
+    env,
+  });
   await gateway.waitForLine((line) => (line.includes('"msg":"listening"') ? true : undefined));
 });
 
@@ -85,6 +88,7 @@ for (const { what, broken, place } of breakings) {
     assert.deepEqual([shown.code, shown.stderr], [0, '']);
     assert.match(shown.stdout, /^Linkspan .*\n[^]*everything/);
     assert.match(shown.stdout, place);
+    assert.ok(shown.stdout.includes(`: ${file}:`), 'the path holds in every folder');
   });
 }
 
