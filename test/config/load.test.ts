@@ -160,7 +160,7 @@ test('an unset variable named by a client’s key fails only its upstream', asyn
     [
       'environment variable TOKEN is not set (config.yaml:2:47, mcpServers.a.bearer_token_env_var)',
       'environment variable WHO is not set (config.yaml:3:43, mcpServers.b.env_http_headers)',
-      'the file does not exist (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
+      'the file does not exist; its path begins at the folder of this config (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
       undefined,
     ],
   );

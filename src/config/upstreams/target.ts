@@ -103,7 +103,8 @@ function stdio(entry: UpstreamEntry, places: Places): Found {
   const reasons: Fault[] = [];
   if (entry.envFile !== undefined) {
     const read = places.envFile(entry.envFile);
-    if ('problem' in read) reasons.push({ key: 'envFile', message: `the file ${read.problem}` });
+    const folder = /^[~/]/.test(entry.envFile) ? '' : '; its path begins at the folder of this config';
+    if ('problem' in read) reasons.push({ key: 'envFile', message: `the file ${read.problem}${folder}` });
     else {
       const variables = parseEnv(withoutByteOrderMark(read.text));
       for (const [name, value] of Object.entries(variables)) if (value !== undefined) env[name] = value;
