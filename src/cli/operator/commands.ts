@@ -44,7 +44,10 @@ export function addOperatorCommands(program: Command, runs: ActionOf): void {
       'Call a tool once, as an operator; the principal is printed. Exits with 5 if the tool reports an error.',
     )
     .argument('<tool>', `the published name, as in "${COMMAND} ls items"`)
-    .argument('[arguments...]', 'name=value for each, or one JSON object')
+    .argument(
+      '[arguments...]',
+      `name=value for each, or one JSON object; a value such as 1 or true is text as name='"1"'`,
+    )
     .option('--view <endpoint>', 'the endpoint /mcp/<endpoint> (default: /mcp)')
     .action(runs(async () => (await import('./call.ts')).call));
 
