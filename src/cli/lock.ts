@@ -61,9 +61,16 @@ export async function lock(options: LockOptions): Promise<number> {
   if (check && before === undefined) {
     throw new CliError(EXIT.failed, `there is no lock file ${file}; write it with "${COMMAND} lock"`);
   }
+  const isOff = (id: string) => config.upstreams.some((one) => one.id === id);
+  const others = gone.filter((id) => !isOff(id));
+  if (!check && pinned.length > 0 && others.length > 0 && others.length === before?.size) {
+    throw new CliError(
+      EXIT.failed,
+      `the lock file ${file} has none of the upstreams of ${config.file}, but those of another config: ${others.join(', ')}. Set gateway.lock.file of this one, or remove the lock file`,
+    );
+  }
   const listed = await listErasOnce({ ...config, upstreams: pinned, profiles: [] });
 
-  const isOff = (id: string) => config.upstreams.some((one) => one.id === id);
   const upstreams = [
     ...listed.map((one) => reportOf(one, before)),
     ...gone.map((id): UpstreamReport => {
