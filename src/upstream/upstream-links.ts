@@ -1,3 +1,4 @@
+import { EVERYBODY } from './connection-key.ts';
 import type { Era } from '../protocol/revisions.ts';
 import { isPrivate, type Link, type LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
@@ -36,6 +37,12 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
 
   isOpenIn(era: Era): boolean {
     return this.#open.keys().some((link) => link.era === era);
+  }
+
+  /** Returns one link of the other era that is for everybody, if there is one. */
+  inOtherEra(era: Era): readonly Link<Context, User>[] {
+    const others = this.#open.keys().filter((link) => link.era !== era && link.audience === EVERYBODY);
+    return others.take(1).toArray();
   }
 
   /** Returns the link of a key, open or opening. */

@@ -421,8 +421,7 @@ export class Upstream<Context, User extends LinkUser> {
       this.#log[this.#stopping.signal.aborted ? 'debug' : 'warn']({ err: cause }, 'upstream did not start');
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
-      const isServing = this.#isServingIn(expected);
-      const why = { ...failure, hasNoProcess: !this.isProcess || isUnstarted, isServing };
+      const why = { ...failure, hasNoProcess: !this.isProcess || isUnstarted, isServing: this.#isServingIn(expected) };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       void this.#retryFailed(expected, order, failure.scope);
       throw error;
@@ -434,11 +433,12 @@ export class Upstream<Context, User extends LinkUser> {
     return this.#links.isOpenIn(era) && (this.isProcess || isUp(this.#lifecycles.in(era)));
   }
 
-  /** Repeats the listing after a failed start, as no client may come while the upstream is down. As long as others are served, clients try again. */
+  /** Asks in both eras after a failed start, and repeats the listing, as no client may come while the upstream is down. While some are served, they try. */
   async #retryFailed(era: Era, order: LinkRequest, scope: FailureScope): Promise<void> {
-    const { clientEra, audience } = order;
-    if (!this.isProcess && scope === 'upstream') await this.#checks.afterFailure(era);
-    if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era))) this.#retryListing(clientEra, order);
+    const asks = !this.isProcess && scope === 'upstream';
+    for (const one of asks ? this.#links.inOtherEra(era) : []) void this.#listIf(this.#checks.mayBeDown(one), one);
+    if (asks) await this.#checks.afterFailure(era);
+    if (order.audience === EVERYBODY && isFailed(this.#lifecycles.in(era))) this.#retryListing(order.clientEra, order);
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { SessionServer } from '../support/session-server.ts';
+import { modernPost } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -133,6 +134,20 @@ test('/readyz is 503 while calls over the open connection get no answer', TIMEOU
       (await (await fetch(`${gateway.operatorUrl}/status`)).text()).includes('"state":"ready"'),
     );
   }
+});
+
+// REL-10
+test('/readyz is 503 once a client of the other era finds a remote server down', TIMEOUT, async () => {
+  await using server = await SessionServer.start();
+  await using gateway = await startGateway({ mcpServers: { remote: { url: server.url, required: true } } });
+  await becomesReady(gateway);
+  assert.ok(await isCounted(gateway, await initialize(gateway.endpoint())));
+  server.outage = 'cut';
+  await modernPost(gateway.endpoint(), 'tools/call', { name: 'remote__count', arguments: {} });
+  await waitUntil(async () => (await readyz(gateway)).status === 503);
+  assert.doesNotMatch((await readyz(gateway)).text, /for clients of/);
+  server.outage = undefined;
+  await becomesReady(gateway);
 });
 
 test('/readyz stays 200 while a required remote server opens no further session', TIMEOUT, async () => {
