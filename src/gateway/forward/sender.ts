@@ -59,7 +59,9 @@ export class Sender {
         const error = isAnswer ? upstreamErrorTypeOf(method, answer) : answer.code;
         exchange.outcome = { answer, error };
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
-        const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
+        // A request about the task of a call is none of the tool.
+        const tool = method === 'tools/call' ? exchange.tool : undefined;
+        const operation = { method, tool, error, revision: link.hello.revision, transport } as const;
         this.#metrics.recordUpstreamRequest(upstream.id, operation, durationMs / 1000);
         if (span === undefined) return;
         span.end(endOfOperation({ ...operation, ...names, id, answer, upstream: upstream.id }));

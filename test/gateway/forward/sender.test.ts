@@ -29,6 +29,15 @@ async function sending(request: NonNullable<Script['request']>, own: Partial<Ups
   const upstream = at.upstream('up');
   const link = await upstream.link(session, undefined, undefined);
   const sender = new Sender(at.metrics, at.stateLosses);
+  /** The methods of the requests that the metrics count, with this label and their numbers. */
+  const countedBy = async (label: string) => {
+    const counts = /^mcp_client_operation_duration_seconds_count\{(.*)\} (\d+)$/gm;
+    return [...(await at.metrics.text()).matchAll(counts)].map(([, labels = '', count]) => [
+      /mcp_method_name="([^"]*)"/.exec(labels)?.[1],
+      new RegExp(`${label}="([^"]*)"`).exec(labels)?.[1],
+      Number(count),
+    ]);
+  };
   return {
     at,
     memory,
@@ -38,15 +47,8 @@ async function sending(request: NonNullable<Script['request']>, own: Partial<Ups
       const call = sender.send(exchange, upstream, link, { params: PARAMS, ...sent });
       return { exchange, call };
     },
-    /** The labels of the requests that the metrics count, with their numbers. */
-    counted: async () => {
-      const labels = /^mcp_client_operation_duration_seconds_count\{(.*)\} (\d+)$/gm;
-      return [...(await at.metrics.text()).matchAll(labels)].map(([, labels, count]) => [
-        /mcp_method_name="([^"]*)"/.exec(labels ?? '')?.[1],
-        /error_type="([^"]*)"/.exec(labels ?? '')?.[1],
-        Number(count),
-      ]);
-    },
+    counted: () => countedBy('error_type'),
+    tools: () => countedBy('gen_ai_tool_name'),
   };
 }
 
@@ -76,6 +78,21 @@ test('each request to an upstream is counted, by what its answer says', TIMEOUT,
     ['', 'tool_error', 'rpc_error', 'upstream-lost'].map((error) => ['tools/call', error, 1]),
   );
   assert.deepEqual(session.usedUpstreams, new Set(['up']), 'it may keep state for the session');
+});
+
+test('a request about the task of a call is counted as that, not as a call', TIMEOUT, async () => {
+  const { at, begin, tools } = await sending((peer, request) => peer.send(result(request, { content: [] })));
+  await using _ = at;
+  for (const method of ['tools/call', 'tasks/get', 'tasks/get', 'tasks/result']) {
+    const { exchange, call } = begin({ method });
+    exchange.tool = 'up__echo';
+    await call.answer;
+  }
+  assert.deepEqual(await tools(), [
+    ['tools/call', 'up__echo', 1],
+    ['tasks/get', '', 2],
+    ['tasks/result', '', 1],
+  ]);
 });
 
 test('an upstream that has not answered keeps no state for the session', TIMEOUT, async () => {
