@@ -31,6 +31,8 @@ export class JoinedProcesses {
   claimant: string | Error | undefined;
   /** The reason why no process can pass modern requests on; undefined if all can. */
   blockage: GatewayError | undefined;
+  /** The answer to all modern requests that are passed on, as if the other process had been lost; undefined if none is. */
+  loss: Answer | undefined;
   /** Stores the ends of parked calls for all processes; undefined if they are not stored. */
   outcomes: OutcomeStore | undefined;
   /** Counts for all processes together; undefined if each counts for itself. */
@@ -95,13 +97,13 @@ export class JoinedProcesses {
           forward,
           handleMessage: () => Promise.resolve(),
           handleModernRequest: (request, caller, sink, onUnreachable) => {
-            if (this.blockage === undefined) {
+            if (this.loss !== undefined) sink.answer(this.loss);
+            else if (this.blockage === undefined) {
               const { receivedMs } = sink;
               const send = (text: string) => sink.send(text);
               const own = { receivedMs, send, answer: (answer: Answer) => sink.answer(answer, true) };
               return front.handleModernRequest(request, { ...caller, hops: (caller.hops ?? 0) + 1 }, own, undefined);
-            }
-            onUnreachable(this.blockage);
+            } else onUnreachable(this.blockage);
             return { cancel: () => undefined, close: () => undefined };
           },
         });

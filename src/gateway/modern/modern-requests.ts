@@ -31,6 +31,7 @@ import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Offers } from '../lists/offers.ts';
 import { upstreamItem, type UpstreamRoute } from '../exchange/route.ts';
+import { upstreamErrorTypeOf } from '../../telemetry/operation.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from '../calls/dispatcher.ts';
 import { unsealState } from '../handles/request-state.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
@@ -231,6 +232,7 @@ export class ModernRequests implements ModernRequestHost {
     requestState: string,
   ): Promise<Answer> {
     const { request } = modernRequest;
+    modernRequest.bind(exchangeFor(modernRequest, modernClient, to));
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
     if (state.kind === 'park') {
       const own = to.upstreamTool ?? upstreamItem(request.method, to);
@@ -274,6 +276,7 @@ export class ModernRequests implements ModernRequestHost {
       let ownership = connectionOwners.ownerOf(group, to.upstream, hops > 0);
       if (ownership instanceof Promise) ownership = await ownership;
       if (ownership.kind !== 'elsewhere') return await this.#send(modernRequest, modernClient, to);
+      if (modernRequest.exchange === undefined) modernRequest.bind(exchangeFor(modernRequest, modernClient, to));
       const isLate = hops > MAX_HOPS || performance.now() > lateMs;
       const answer = isLate ? undefined : await passOn(modernRequest, ownership.owner);
       if (answer !== undefined) return answer;
@@ -291,10 +294,7 @@ export class ModernRequests implements ModernRequestHost {
       canBeAskedAnything(upstream.usableCapabilities(group.clientCapabilities));
     const make = (key: string) => new ClientGroup(key, modernClient.caller, group.catalog);
     const holder = isExclusive ? group.exclusiveFor(to.upstream, make) : group;
-    const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
-    exchange.upstream = to.upstream;
-    exchange.judgedMs = modernRequest.sink.receivedMs;
-    exchange.setTool(to);
+    const exchange = exchangeFor(modernRequest, modernClient, to, holder);
     // A link that is still to be opened may have another era than the last one.
     const link = upstream && links.findOpen(holder, upstream);
     const asksInAnswers = link !== undefined && UPSTREAM_DIALECTS[link.era].asksInAnswers;
@@ -356,7 +356,7 @@ export class ModernRequests implements ModernRequestHost {
     assertPermitted(this.#parts.gate, { client, request, judgedMs: sink.receivedMs }, to, false);
   }
 
-  /** Returns the kept end of a parked call. An error of its upstream is one in the records of the retry too. */
+  /** Returns the kept end of a parked call, which is that of the retry in its records too. */
   async #endOf(
     modernRequest: ModernRequest,
     modernClient: ModernClient,
@@ -366,14 +366,27 @@ export class ModernRequests implements ModernRequestHost {
   ): Promise<Answer> {
     const { answer, isUpstreams } = await this.#parts.parked.endOf(park, lostUpstream);
     this.#judgeAgain(modernRequest, modernClient, to);
-    if (!isUpstreams) return answer;
-    const exchange = new OpenExchange(modernClient, modernClient.group, modernRequest.request, modernRequest.sink);
-    exchange.upstream = to.upstream;
-    exchange.setTool(to);
-    exchange.outcome = { answer, error: 'rpc_error' };
-    modernRequest.bind(exchange);
+    const { exchange, request } = modernRequest;
+    const isOwn = answer.kind === 'error' && !isUpstreams;
+    if (exchange !== undefined && !isOwn) {
+      exchange.outcome = { answer, error: upstreamErrorTypeOf(request.method, answer) };
+    }
     return answer;
   }
+}
+
+/** Returns the exchange of a request. Until it is sent, only records read it. */
+function exchangeFor(
+  { request, sink }: ModernRequest,
+  client: ModernClient,
+  to: UpstreamRoute,
+  holder = client.group,
+): OpenExchange<ClientGroup> {
+  const exchange = new OpenExchange(client, holder, request, sink);
+  exchange.upstream = to.upstream;
+  exchange.judgedMs = sink.receivedMs;
+  exchange.setTool(to);
+  return exchange;
 }
 
 /** Answers a method that only the legacy era has, without a session. @throws {GatewayError} `session-required`, `method-not-found` */

@@ -128,7 +128,7 @@ export class AuditRecorder {
     const verdict = verdictOf(request[VERDICT] ?? lockVerdict(holder, request, error), error);
     // Its error is that of an unknown name, which does not say that a call which had begun to wait was never sent.
     const isHeldBack = verdict.decision === 'denied' && exchange?.wasSent !== true && !isRetry(request.params);
-    const executed = isHeldBack ? 'no' : executedOf(exchange, answer, outcome);
+    const executed = isHeldBack ? 'no' : executedOf(request, exchange, answer, outcome);
     const { principal, label, endpoint } = senderFields(sender);
     const { argumentsDigest, argumentsText } = this.#trail.argumentsOf(request.params);
     // Each member by its name: a literal with spread objects takes several times as long.
@@ -265,7 +265,12 @@ function upstreamOf(exchange: OpenExchange | undefined): string | undefined {
 }
 
 /** Returns whether the upstream ran the request; undefined for a request that the gateway answers itself. */
-function executedOf(exchange: OpenExchange | undefined, answer: Answer, outcome: AuditOutcome): AuditEvent['executed'] {
+function executedOf(
+  { params }: Request,
+  exchange: OpenExchange | undefined,
+  answer: Answer,
+  outcome: AuditOutcome,
+): AuditEvent['executed'] {
   // The call waits for its client, and may have run in part.
   if (outcome === 'input-required') return 'unknown';
   const wasAnswered = exchange?.outcome !== undefined;
@@ -273,7 +278,9 @@ function executedOf(exchange: OpenExchange | undefined, answer: Answer, outcome:
     if (upstreamOf(exchange) === undefined) return undefined;
     return wasAnswered ? 'yes' : 'no';
   }
-  return executedIn(answer.error) ?? (upstreamOf(exchange) === undefined ? 'no' : 'unknown');
+  // A retry is about a call that may have run.
+  const wasHeld = upstreamOf(exchange) === undefined && !isRetry(params);
+  return executedIn(answer.error) ?? (wasHeld ? 'no' : 'unknown');
 }
 
 function executedIn({ data }: RpcError): AuditEvent['executed'] {
