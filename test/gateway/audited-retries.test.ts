@@ -4,11 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { GatewayError, toAnswer } from '../../src/errors.ts';
+import { RPC } from '../../src/protocol/rpc-codes.ts';
 import { accepted, asker } from '../support/asker.ts';
 import { type AuditRecord, openTestAudit } from '../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
+import { extensionUpstream } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const FORM = { elicitation: { form: {} } };
@@ -102,4 +105,63 @@ test('a call whose process is lost is recorded with upstream and tool', TIMEOUT,
     calls.map(({ upstream, upstreamName, error, executed }) => [upstream, upstreamName, error, executed]),
     [['up', 'ask', 'outcome-unknown', 'unknown']],
   );
+});
+
+const QUESTION = { name: { method: 'elicitation/create', params: { message: 'Who?', requestedSchema: {} } } };
+
+/** A tool of 2026-07-28 that asks its client. */
+function asking(): MemoryUpstream {
+  const discovered = { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: { tools: {} } };
+  return memoryUpstream({
+    isRaw: true,
+    lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
+    request: (peer, request) => {
+      const asks = { resultType: 'input_required', inputRequests: QUESTION };
+      peer.send(result(request, request.method === 'tools/call' ? asks : discovered));
+    },
+  });
+}
+
+test('a question that reaches no client counts as that, not as a failed tool', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    const tasks = extensionUpstream((task) => {
+      task.status = 'input_required';
+      task.inputRequests = QUESTION;
+    });
+    const upstreams = { up: { memory: asking(), era: 'modern' }, jobs: { memory: tasks.memory, era: 'modern' } } as const;
+    await using gateway = await testCore(upstreams, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    for (const tool of ['up__ask', 'jobs__job']) {
+      assert.equal((await client.result('tools/call', toolCall(tool)))['isError'], true);
+    }
+    assert.deepEqual(await counted(gateway), [
+      ['up__ask', 'client-unreachable'],
+      ['jobs__job', 'client-unreachable'],
+    ]);
+  }
+  const calls = (await audit.records()).filter(({ method }) => method === 'tools/call');
+  const expected = ['error', 'client-unreachable', 'unknown'];
+  assert.deepEqual(
+    calls.map(({ outcome, error, executed }) => [outcome, error, executed]),
+    [expected, expected],
+  );
+});
+
+test('a call whose page was not opened is recorded as held back by the gateway', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    const page = { mode: 'url', elicitationId: '1', url: 'https://up.test/pay', message: 'Pay' };
+    const error = { code: RPC.urlElicitationRequired, message: 'pay', data: { elicitations: [page] } };
+    const memory = memoryUpstream({
+      lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
+      request: (peer, { id }) => peer.send(JSON.stringify({ jsonrpc: '2.0', id: JSON.parse(id), error })),
+    });
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const options = { capabilities: { elicitation: { form: {}, url: {} } } };
+    const ask = (more: object) => modernRequest(gateway, 'tools/call', { ...toolCall('up__ask'), ...more }, options);
+    const { requestState } = inputRequiredIn(await ask({}).reply);
+    await ask({ requestState, inputResponses: { url1: { action: 'decline' } } }).reply;
+  }
+  assert.deepEqual(retries(await audit.records()), [['up', 'ask', 'error', 'client-unreachable', 'no']]);
 });

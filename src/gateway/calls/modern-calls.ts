@@ -132,6 +132,7 @@ export class ModernCalls {
     } catch (thrown) {
       const isRefusal = thrown instanceof GatewayError && thrown.code === 'client-unreachable';
       if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;
+      exchange.toldFailure = thrown.code;
       return toolFailure(thrown.message);
     }
   }

@@ -1,5 +1,5 @@
 import type { View } from '../../catalog/view.ts';
-import { GatewayError } from '../../errors.ts';
+import { type ErrorCode, GatewayError } from '../../errors.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { Item } from '../../policy/decide.ts';
 import type { CancelReason } from '../../protocol/cancellation.ts';
@@ -51,6 +51,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   isCancelledByClient = false;
   /** The upstream's answer, and the error type under which metrics count it. */
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
+  /** The gateway's own failure that a tool result tells the client. */
+  toldFailure: ErrorCode | undefined;
   /** The error that ends the exchange regardless of the upstream's answer. */
   failure: GatewayError | undefined;
   /** Requests that wait for the answer, and were attached before {@link request}. Undefined until there is one. */

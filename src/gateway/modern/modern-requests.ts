@@ -261,7 +261,10 @@ export class ModernRequests implements ModernRequestHost {
       const { inputResponses } = retry;
       const visits = this.#asking.awaitVisits(modernClient, request.method, state, inputResponses, waitMs);
       const refused = await modernRequest.unlessCancelled(visits);
-      if (refused !== undefined) return refused;
+      if (refused !== undefined) {
+        if (modernRequest.exchange !== undefined) modernRequest.exchange.toldFailure = 'client-unreachable';
+        return refused;
+      }
     }
     return await this.#sendToOwner(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
   }

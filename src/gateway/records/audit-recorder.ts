@@ -240,7 +240,7 @@ function upstreamErrorOf(exchange: OpenExchange | undefined, error: ErrorType | 
 function outcomeOf({ params }: Request, answer: Answer, error: ErrorType | undefined): AuditOutcome {
   if (error === 'cancelled') return 'cancelled';
   if (error === 'tool_error') return 'tool-error';
-  if (answer.kind === 'error') return 'error';
+  if (answer.kind === 'error' || error !== undefined) return 'error';
   // The text of a list is made when it is read.
   if (answer.tail !== undefined) return 'ok';
   const asksForTask = params?.raw('task') !== undefined;
@@ -276,7 +276,9 @@ function executedOf(
   const wasAnswered = exchange?.outcome !== undefined;
   if (answer.kind === 'result') {
     if (upstreamOf(exchange) === undefined) return undefined;
-    return wasAnswered ? 'yes' : 'no';
+    if (!wasAnswered) return 'no';
+    // The upstream has asked instead, or its task is cancelled.
+    return exchange?.toldFailure === undefined ? 'yes' : 'unknown';
   }
   // A retry is about a call that may have run.
   const wasHeld = upstreamOf(exchange) === undefined && !isRetry(params);

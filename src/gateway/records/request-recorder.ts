@@ -166,7 +166,8 @@ export class RequestRecorder {
 
   /** Returns the error type of an answer. A translated error of the upstream keeps its data, which does not choose the type. */
   #errorOf({ request, exchange, answer }: AnsweredRequest): ErrorType | undefined {
-    const outcome = exchange?.outcome;
+    const { outcome, toldFailure } = exchange ?? {};
+    if (toldFailure !== undefined && answer.kind === 'result') return toldFailure;
     if (outcome?.answer === answer) return outcome.error;
     const isOwn = exchange?.failure !== undefined || this.#failures.has(request);
     const typeOf = !isOwn && isUpstreamError(exchange) ? upstreamErrorTypeOf : errorTypeOf;

@@ -70,8 +70,9 @@ export class TaskDriver {
       this.cancel(exchange, site);
       const thrown = taskFailure(caught, site);
       if (!(thrown instanceof GatewayError)) throw thrown;
-      if (thrown.code === 'client-unreachable') return toolFailure(thrown.message);
-      throw failureOfRetry(thrown);
+      if (thrown.code !== 'client-unreachable') throw failureOfRetry(thrown);
+      exchange.toldFailure = thrown.code;
+      return toolFailure(thrown.message);
     } finally {
       site.link.connection.forgetProgress(exchange);
     }
