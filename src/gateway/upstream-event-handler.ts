@@ -75,7 +75,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   }
 
   onLinkClosed(link: Link, reason: CloseReason): void {
-    if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.countRestart(link.upstream);
+    if (reason === 'crash') this.#parts.metrics.countRestart(link.upstream);
     // The next connection may reach a server with other resources.
     if (reason !== 'idle' && reason !== 'released' && !link.isRetired) {
       this.#parts.resourceCache.invalidate(link.upstream);

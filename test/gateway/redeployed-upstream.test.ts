@@ -330,6 +330,41 @@ suite('a legacy upstream without sessions that was deployed anew', () => {
   });
 });
 
+// R4
+test('a remote upstream that drops the sessions of clients has not ended', TIMEOUT, async () => {
+  let begun = 0;
+  const known = new Set<string>();
+  const answers: Script['answers'] = {
+    initialize: ({ response }) => {
+      const id = `session-${++begun}`;
+      known.add(id);
+      response.setHeader('mcp-session-id', id);
+      const serverInfo = { name: 'scripted', version: '1' };
+      return { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo };
+    },
+    'tools/call': ({ headers, response }) => {
+      if (known.has(String(headers['mcp-session-id']))) return { content: [] };
+      response.writeHead(404).end();
+      return undefined;
+    },
+  };
+  await using upstream = await legacyUpstream({ tools: [TOOL], answers });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  const clients = [await initialize(gateway.url), await initialize(gateway.url)];
+  const call = async () => {
+    for (const client of clients) {
+      const answer = messagesOf(await post(gateway.url, rpc(1, 'tools/call', CALL), client)).at(-1);
+      assert.notEqual(answer?.result, undefined);
+    }
+  };
+  await call();
+  known.clear();
+  await call();
+  const metrics = await gateway.metrics();
+  assert.match(metrics, /linkspan_upstream_restarts_total\{upstream="up"\} 0/);
+  assert.match(metrics, /linkspan_upstream_state_lost_total\{upstream="up",reason="forgotten"\} 2/);
+});
+
 suite('a legacy upstream with sessions that reports a change', () => {
   /** A server whose sessions have a stream each. @param hello the members of the next handshakes. */
   function sessions(hello: Members) {
