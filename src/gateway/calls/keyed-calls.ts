@@ -86,7 +86,6 @@ export class KeyedCalls {
     try {
       const known = await this.#claim(call, claim, to.upstream);
       if (known.kind !== 'claimed') return await this.#answerKnown(exchange, to, known, judge);
-      this.#parts.onOutcome('made');
       return await this.#make(exchange, to, call, claim, make);
     } finally {
       this.#inFlight.delete(claim);
@@ -133,17 +132,20 @@ export class KeyedCalls {
     claim: string,
     make: MakeCall,
   ): Promise<CallOutcome> {
-    const { keepMs } = this.#parts.settings().idempotency;
+    const { onOutcome, settings } = this.#parts;
+    const { keepMs } = settings().idempotency;
     const { revision } = exchange.client.caller;
     const end = (answer: Answer, isUpstreams = false) =>
       this.#late.end(call, claim, `${revision} ${answerText(answer, isUpstreams)}`, keepMs);
     try {
       const outcome = await make({ ...to, params: withoutIdempotencyKey(to.params) });
+      onOutcome('made');
       if (exchange.failure !== undefined) await end({ kind: 'error', error: toRpcError(exchange.failure) });
       else if (isAnswer(outcome) && !mayRepeat(exchange, outcome)) await end(outcome, isUpstreamError(exchange));
       else await this.#late.release(call, claim);
       return outcome;
     } catch (thrown) {
+      if (exchange.wasSent) onOutcome('made');
       const failure = exchange.failure ?? thrown;
       if (hasNotRun(failure)) await this.#late.release(call, claim);
       else await end({ kind: 'error', error: toRpcError(failure) });

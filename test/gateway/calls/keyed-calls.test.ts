@@ -16,6 +16,7 @@ import { answerOf, modernPost } from '../../support/modern-wire.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { openGateway } from '../../support/open-gateway.ts';
 import { coreTaskUpstream } from '../../support/task-upstreams.ts';
+import { ANYONE } from '../../policy/policies.ts';
 import { calling, DONE, endOf, holding } from './calling.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { type Request, responseText } from '../../../src/protocol/jsonrpc.ts';
@@ -84,6 +85,17 @@ test('a tool with a user interface is one tool to a key by both of its names', T
   await client.result('tools/call', keyed('up__board', 'k'));
   await client.result('tools/call', keyed('board', 'k'));
   assert.equal(memory.requests('tools/call').length, 1);
+});
+
+test('a call with a key that is refused before it is sent does not count as made', TIMEOUT, async () => {
+  const { memory, calls } = upstream();
+  const everywhere = { endpoints: undefined, upstreams: undefined, tools: undefined };
+  const rates = [{ name: 'few', to: ANYONE, ...everywhere, per: 'principal', limit: 1, windowMs: 600_000 }] as const;
+  await using gateway = await testCore({ up: { memory } }, { rates });
+  const client = await gateway.connect();
+  const ends = [await call(client, keyed('up__fails', 'a')), await call(client, keyed('up__count', 'b'))];
+  assert.deepEqual([ends, calls().length], [[undefined, 'rate-limited'], 1]);
+  assert.match(await gateway.metrics.text(), /^linkspan_keyed_calls_total\{outcome="made"\} 1$/m);
 });
 
 test('another principal, endpoint, tool, key or argument makes another call', TIMEOUT, async () => {
