@@ -1,3 +1,5 @@
+import { RawObject } from '../json/json.ts';
+import { unlessMalformed } from '../json/malformed.ts';
 import { memberOf } from '../json/record.ts';
 import { type ErrorCode, isErrorCode } from '../errors.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
@@ -37,8 +39,8 @@ export function upstreamErrorTypeOf(method: string, answer: Answer): ErrorType |
  * Returns the error label of an answer, or undefined for success. A failed tool answers with a result, and counts as
  * `tool_error`.
  *
- * Searches the text, so that the result need not be parsed for a metric. Quoted text such as `\"isError\": true` has
- * escaped quotes and does not match. A result that has the member inside structured content counts as a failed tool.
+ * Searches the text, so that most results need not be parsed for a metric. Quoted text such as `\"isError\": true` has
+ * escaped quotes and does not match.
  */
 export function errorTypeOf(method: string, answer: Answer): ErrorType | undefined {
   if (answer.kind === 'error') return rowOf(answer.error) ?? 'rpc_error';
@@ -46,7 +48,12 @@ export function errorTypeOf(method: string, answer: Answer): ErrorType | undefin
   const { result, parsedResult } = answer;
   const isError =
     parsedResult === undefined
-      ? result.includes('"isError"') && IS_ERROR.test(result)
+      ? result.includes('"isError"') && IS_ERROR.test(result) && hasFailed(result)
       : parsedResult.raw('isError') === 'true';
   return isError ? 'tool_error' : undefined;
+}
+
+/** Returns whether a result says itself that the tool has failed, and not only something inside it. */
+function hasFailed(result: string): boolean {
+  return unlessMalformed(() => RawObject.parse(result).raw('isError') === 'true', true);
 }

@@ -37,6 +37,18 @@ const cases: { name: string; method: string; answer: Answer; is: string | undefi
     answer: cut('{"structuredContent":{"isError":true}}'),
     is: undefined,
   },
+  {
+    name: 'what stands deeper in a result',
+    method: 'tools/call',
+    answer: result('{"content":[],"structuredContent":{"results":[{"isError":true}]}}'),
+    is: undefined,
+  },
+  {
+    name: 'a failed tool whose result names a member twice',
+    method: 'tools/call',
+    answer: result('{"content":[],"content":[],"isError":true}'),
+    is: 'tool_error',
+  },
   { name: 'another method, cut open,', method: 'prompts/get', answer: cut('{"isError":true}'), is: undefined },
   { name: 'another method', method: 'resources/read', answer: result('{"isError":true}'), is: undefined },
   { name: 'our own failure', method: 'tools/call', answer: toAnswer(new GatewayError('draining')), is: 'draining' },
