@@ -597,6 +597,39 @@ test('a subscription to a hidden resource is denied, in the audit log and the me
   );
 });
 
+// SEC-44
+test('a resource that the policy hides at each upstream that has it is denied', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const both = () => ({
+    memory: memoryUpstream({ capabilities: { resources: { subscribe: true } }, lists: { resources: RESOURCES } }),
+  });
+  const access = accessOf({ some: { resources: ['test://public'] } }, [{ roles: ['some'], anyone: true }]);
+  {
+    await using gateway = await testCore({ one: both(), two: both() }, { access }, undefined, audit.trail);
+    await gateway.core.refresh();
+    const client = await gateway.connect({ principal: keyOf('ann') });
+    for (const uri of ['test://secret', 'test://none', 'test://public']) {
+      await client.request('resources/read', { uri });
+      await client.request('resources/subscribe', { uri });
+    }
+    await modernRequest(gateway, 'resources/read', { uri: 'test://secret' }, { principal: keyOf('ann') }).reply;
+    assert.match(await gateway.metrics.text(), /linkspan_access_denied_total\{upstream="one"\} 3\n/);
+  }
+  const records = (await audit.records()).filter(({ method }) => String(method).startsWith('resources/'));
+  assert.deepEqual(
+    records.map(({ name, decision, error }) => [name, decision, error]),
+    [
+      ['test://secret', 'denied', 'unknown-resource'],
+      ['test://secret', 'denied', 'unknown-resource'],
+      ['test://none', 'allowed', 'unknown-resource'],
+      ['test://none', 'allowed', 'unknown-resource'],
+      ['test://public', 'allowed', 'ambiguous-resource'],
+      ['test://public', 'allowed', 'ambiguous-resource'],
+      ['test://secret', 'denied', 'unknown-resource'],
+    ],
+  );
+});
+
 for (const era of ['legacy', 'modern'] as const) {
   test(`a subscription is recorded as executed if the upstream was asked (${era} upstream)`, TIMEOUT, async () => {
     await using audit = await openTestAudit();

@@ -129,7 +129,10 @@ test('a question that reaches no client counts as that, not as a failed tool', T
       task.status = 'input_required';
       task.inputRequests = QUESTION;
     });
-    const upstreams = { up: { memory: asking(), era: 'modern' }, jobs: { memory: tasks.memory, era: 'modern' } } as const;
+    const upstreams = {
+      up: { memory: asking(), era: 'modern' },
+      jobs: { memory: tasks.memory, era: 'modern' },
+    } as const;
     await using gateway = await testCore(upstreams, {}, undefined, audit.trail);
     const client = await gateway.connect();
     for (const tool of ['up__ask', 'jobs__job']) {

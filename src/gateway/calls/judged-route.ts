@@ -25,6 +25,10 @@ export function judgedRoute(
     const verdict = gate.judge(caller, request, to);
     return { to: verdict?.effect === 'deny' ? denied(request, verdict) : to, verdict };
   }
+  if (request.method === 'resources/read') {
+    const uri = request.params?.string('uri') ?? '';
+    return { to, verdict: gate.judgeHiddenResource({ caller, catalog }, request, uri) };
+  }
   const whole = catalog.whole === undefined ? to : route(catalog.whole, request);
   return { to, verdict: whole.kind === 'upstream' ? gate.judgeHidden(caller, request, whole) : undefined };
 }

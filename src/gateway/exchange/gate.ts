@@ -224,14 +224,22 @@ export class Gate {
     found: UpstreamResource | GatewayError,
   ): UpstreamResource | GatewayError {
     if (!(found instanceof GatewayError)) return this.refusalOfSubscription(caller, asked, uri, found) ?? found;
-    const isJudged = this.rightsOf(caller.principal, caller.view) !== undefined;
-    const to = isJudged ? findHidden(catalog, uri) : undefined;
-    if (to !== undefined) {
-      const item = plainItem('resource', to.upstream, to.uri);
-      const verdict = this.#judgeHidden(caller, asked, item);
-      if (verdict !== undefined) this.report(verdict);
-    }
+    const verdict = this.judgeHiddenResource({ caller, catalog }, asked, uri);
+    if (verdict !== undefined) this.report(verdict);
     return found;
+  }
+
+  /** Returns the verdict about a resource that the client cannot see; undefined unless the policy hides it at each upstream that has it. */
+  judgeHiddenResource(
+    { caller, catalog }: Pick<Client, 'caller' | 'catalog'>,
+    asked: Asked,
+    uri: string,
+  ): Verdict | undefined {
+    if (this.rightsOf(caller.principal, caller.view) === undefined) return undefined;
+    const verdicts = findHidden(catalog, uri).map((one) =>
+      this.#judgeHidden(caller, asked, plainItem('resource', one.upstream, one.uri)),
+    );
+    return verdicts.includes(undefined) ? undefined : verdicts[0];
   }
 
   /**

@@ -73,10 +73,11 @@ export function resolveUri(catalog: Catalog, uri: string): UpstreamResource | Ga
   }
 }
 
-/** Finds a resource that the access policy hides from the client of a catalog. Returns undefined if no upstream has it. */
-export function findHidden(catalog: Catalog, uri: string): UpstreamResource | undefined {
-  const found = catalog.whole === undefined ? undefined : resolveUri(catalog.whole, uri);
-  return found instanceof GatewayError ? undefined : found;
+/** Finds a resource that the access policy hides from the client of a catalog, at each upstream that has it. */
+export function findHidden({ whole }: Catalog, uri: string): readonly UpstreamResource[] {
+  const found = whole === undefined ? undefined : resolveResource(whole, uri);
+  if (found?.kind === 'many') return found.upstreams.map((upstream) => ({ upstream, uri }));
+  return found?.kind === 'one' ? [found] : [];
 }
 
 function routeCompletion(catalog: Catalog, request: Request, params: RawObject): Route {
