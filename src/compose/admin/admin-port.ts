@@ -174,7 +174,7 @@ function statusOf({ core, control, stateDir, startedAtMs, url, readiness, phase 
     isDraining: phase.isDraining,
     sessions: core.sessions.size,
     clientGroups: core.groups.size,
-    requestsInFlight: core.inFlightCount,
+    requestsInFlight: core.ownInFlightCount,
     parkedCalls: [...core.parked.waiting()].length,
     memoryBytes: process.memoryUsage.rss(),
     upstreams: { ready: readyCount, notReady: all.length - readyCount, total: all.length },

@@ -86,6 +86,11 @@ export class Core {
     return this.#pieces.recorder.inFlightCount;
   }
 
+  /** Number of them that no other process of the gateway counts. */
+  get ownInFlightCount(): number {
+    return this.#pieces.recorder.ownInFlightCount;
+  }
+
   /** Number of calls that wait for the answers of their clients. */
   get parkedCount(): number {
     return [...this.parked.waiting()].length;

@@ -84,7 +84,7 @@ export class ModernRequests implements ModernRequestHost {
 
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
-    const span = this.#parts.recorder.begin(request, lookup);
+    const span = this.#parts.recorder.begin(request, lookup, isPassedOn(caller));
     const modernRequest = new ModernRequest(this, request, caller, sink, lookup, span);
     void modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
@@ -108,8 +108,17 @@ export class ModernRequests implements ModernRequestHost {
     const { caller, group, request, exchange, sink, span, isAnsweredElsewhere } = modernRequest;
     modernRequest.release();
     const durationMs = performance.now() - sink.receivedMs;
-    const answered = { caller, holder: group, request, exchange, answer, durationMs, span, isAnsweredElsewhere };
-    this.#parts.recorder.end(answered);
+    this.#parts.recorder.end({
+      caller,
+      holder: group,
+      request,
+      exchange,
+      answer,
+      durationMs,
+      span,
+      isPassedOn: isPassedOn(caller),
+      isAnsweredElsewhere,
+    });
     sink.answer(answer);
   }
 
@@ -160,7 +169,7 @@ export class ModernRequests implements ModernRequestHost {
     if (refreshing !== undefined) await modernRequest.unlessCancelled(refreshing);
     const { links, gate, external, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
     await audit?.begin(modernRequest.request, caller, undefined);
-    const isPart = (caller.hops ?? 0) > 0;
+    const isPart = isPassedOn(caller);
     const isWhole = owners.isAlone || isPart;
     const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
     const { kinds, uris, taskIds } = split?.here ?? filter;
@@ -201,7 +210,7 @@ export class ModernRequests implements ModernRequestHost {
     if (group.inFlightCount >= limit) throw tooManyInFlight(group.inFlightCount);
     modernRequest.countIn(group);
     // The process that has passed the request on counts it.
-    if (counters === undefined || (modernRequest.caller.hops ?? 0) > 0) return;
+    if (counters === undefined || isPassedOn(modernRequest.caller)) return;
     // A reload of the config may change it before the request is answered.
     const name = group.counterName;
     if (!(await counters.acquire(name, limit))) throw tooManyInFlight(limit);
@@ -390,6 +399,11 @@ function exchangeFor(
   exchange.judgedMs = sink.receivedMs;
   exchange.setTool(to);
   return exchange;
+}
+
+/** Returns whether another process has passed the request on, or a part of it. */
+function isPassedOn({ hops = 0 }: ModernCaller): boolean {
+  return hops > 0;
 }
 
 /** Answers a method that only the legacy era has, without a session. @throws {GatewayError} `session-required`, `method-not-found` */

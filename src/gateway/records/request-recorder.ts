@@ -55,6 +55,8 @@ interface AnsweredRequest {
   readonly answer: Answer;
   readonly durationMs: number;
   readonly span: Span | undefined;
+  /** True if another process has passed the request on to this one, as at its {@link RequestRecorder.begin}. */
+  readonly isPassedOn?: boolean;
   /** True if another process has answered the request, and has it in its metrics and logs. */
   readonly isAnsweredElsewhere?: boolean;
 }
@@ -108,6 +110,8 @@ export class RequestRecorder {
   /** The reasons why the access policy or a decision point has denied requests. */
   readonly #denials = new WeakMap<Request, string>();
   #inFlightCount = 0;
+  /** Those of them that another process has passed on, and counts too. */
+  #passedOnCount = 0;
 
   constructor(parts: RequestRecorderParts) {
     this.#parts = parts;
@@ -123,21 +127,28 @@ export class RequestRecorder {
     return this.#inFlightCount;
   }
 
+  /** The requests in flight that no other process of the gateway counts. */
+  get ownInFlightCount(): number {
+    return this.#inFlightCount - this.#passedOnCount;
+  }
+
   /** Records the arrival of a request. Returns its span, if requests are traced. */
-  begin(request: Request, headers: HeaderLookup | undefined): Span | undefined {
-    this.beginUntraced();
+  begin(request: Request, headers: HeaderLookup | undefined, isPassedOn = false): Span | undefined {
+    this.beginUntraced(isPassedOn);
     return this.#parts.tracing?.beginRequest(request, headers);
   }
 
   /** Records the arrival of a request that is not traced: `initialize`. */
-  beginUntraced(): void {
+  beginUntraced(isPassedOn = false): void {
     this.#inFlightCount++;
-    this.#parts.metrics.requestsInFlight.add();
+    if (isPassedOn) this.#passedOnCount++;
+    else this.#parts.metrics.requestsInFlight.add();
   }
 
-  #removeInFlight(): void {
+  #removeInFlight(isPassedOn = false): void {
     this.#inFlightCount--;
-    this.#parts.metrics.requestsInFlight.remove();
+    if (isPassedOn) this.#passedOnCount--;
+    else this.#parts.metrics.requestsInFlight.remove();
   }
 
   /**
@@ -145,7 +156,7 @@ export class RequestRecorder {
    * gets its answer even if it cannot be recorded.
    */
   end(answered: AnsweredRequest): void {
-    this.#removeInFlight();
+    this.#removeInFlight(answered.isPassedOn);
     const { caller, request, exchange, answer, span } = answered;
     const { method } = request;
     const error = this.#errorOf(answered);
@@ -184,7 +195,10 @@ export class RequestRecorder {
     const { caller: sender, describedBy = sender, holder, request, exchange, answer, durationMs: ms, span } = answered;
     // An `initialize` that failed has settled on no revision.
     const { revision = '' } = sender;
-    metrics.recordRequest({ method: request.method, tool: exchange?.tool, error, revision, transport }, ms / 1000);
+    // The process that has passed on a part of a stream counts the stream.
+    if (answered.isPassedOn !== true || request.method !== 'subscriptions/listen') {
+      metrics.recordRequest({ method: request.method, tool: exchange?.tool, error, revision, transport }, ms / 1000);
+    }
     // Asked here, so that a request without a line costs nothing more.
     const failure = error === undefined ? undefined : this.#failures.get(request);
     const hasLine = this.#wantsLine(error) && failure?.isSuppressed !== true;

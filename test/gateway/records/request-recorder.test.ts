@@ -81,6 +81,24 @@ test('a request is in flight from its arrival to its answer', async (t) => {
   assert.deepEqual(await inFlight(), [0, 0]);
 });
 
+test('a request that another process has passed on is in flight, and counted there', async (t) => {
+  const { at, recorder, session, counted } = recording(t);
+  const { request } = at.exchange(session, session, { method: 'subscriptions/listen' }).exchange;
+  const inFlight = async () => [
+    recorder.inFlightCount,
+    recorder.ownInFlightCount,
+    Number(/^linkspan_requests_in_flight (\d+)$/m.exec(await at.metrics.text())?.[1]),
+  ];
+  recorder.begin(request, undefined);
+  recorder.begin(request, undefined, true);
+  assert.deepEqual(await inFlight(), [2, 1, 1]);
+  const end = { holder: undefined, request, exchange: undefined, answer: DONE, durationMs: 1, span: undefined };
+  recorder.end({ caller: session.caller, ...end, isPassedOn: true });
+  assert.deepEqual([await inFlight(), await counted()], [[1, 1, 1], []]);
+  recorder.end({ caller: session.caller, ...end });
+  assert.deepEqual([await inFlight(), await counted()], [[0, 0, 0], ['']]);
+});
+
 test('each message is one line, without arguments and results', (t) => {
   const { recorder, session, record, lines } = recording(t);
   record(DONE);
