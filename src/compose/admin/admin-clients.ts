@@ -2,6 +2,7 @@ import type { ClientGroup } from '../../gateway/clients/client-group.ts';
 import type { Session } from '../../gateway/clients/session.ts';
 import type { ConnectionHolder } from '../../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../../gateway/exchange/exchange.ts';
+import { NULL_SINK } from '../../gateway/exchange/open-exchange.ts';
 import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '../../operator/admin/answers.ts';
 import { shownText } from '../../peer-text.ts';
 import type { Core } from '../core/core.ts';
@@ -28,6 +29,11 @@ function* holdersOf({ sessions, groups }: ClientSource): Iterable<Named> {
   for (const group of groups) yield { id: group.digest, kind: 'group', holder: group };
 }
 
+/** Returns whether a request of the client waits for the answer. Calls that are parked, or go on as tasks, have had one. */
+function isAwaited({ sink }: Exchange): boolean {
+  return sink !== NULL_SINK;
+}
+
 /** Returns the sessions and groups in memory. @param nowMs monotonic. */
 export function sessionsAnswerOf(source: ClientSource, nowMs: number): SessionsAnswer {
   const all = [...holdersOf(source)].map(({ id, kind, holder }) => {
@@ -39,7 +45,7 @@ export function sessionsAnswerOf(source: ClientSource, nowMs: number): SessionsA
       view: holder.view,
       revision: holder.caller.revision,
       client: client === undefined ? undefined : `${client.name} ${client.version}`.trim(),
-      requestsInFlight: [...holder.exchanges()].length,
+      requestsInFlight: [...holder.exchanges()].filter(isAwaited).length,
       streams: holder.streamCount,
       subscriptions: holder.subscriptions.size,
       upstreams: [...holder.links.keys()],
@@ -79,8 +85,9 @@ export function clientsAnswerOf({ seenClients }: ClientSource): ClientsAnswer {
 export function callsAnswerOf(source: ClientSource, nowMs: number): CallsAnswer {
   const parked = new Map<Exchange, number>();
   for (const { exchange, dueMs } of source.parked.waiting()) parked.set(exchange, dueMs);
+  const isShown = (exchange: Exchange) => isAwaited(exchange) || parked.has(exchange);
   const all = [...holdersOf(source)].flatMap(({ id, holder }) =>
-    [...holder.exchanges()].map((exchange) => {
+    [...holder.exchanges()].filter(isShown).map((exchange) => {
       const dueMs = parked.get(exchange);
       const state = dueMs === undefined ? ('in-flight' as const) : ('parked' as const);
       return {
