@@ -149,7 +149,7 @@ test('limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
   assert.equal(typeof testing.table.change(late, change, T0 + DAY), 'object');
 });
 
-test('limit sessionRecordBytesPerPrincipal: later attachments take the room of older ones', OPTIONS, () => {
+test('limit sessionRecordBytesPerPrincipal: later attachments take the room of older', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const journal: SessionEntry[] = [];
   const change = (session: SessionRef, one: SessionChange) => {
