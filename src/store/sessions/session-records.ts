@@ -127,6 +127,26 @@ export class SessionRecords {
     return { id, expiresMs: record.expiresMs };
   }
 
+  /**
+   * Removes the oldest records of a principal that have neither subscriptions nor attachments, until its records have at most so many bytes.
+   *
+   * @param exceptId of a session that keeps its own.
+   */
+  dropOldest(
+    principal: string,
+    exceptId: string,
+    bytes: number,
+  ): readonly { readonly id: string; readonly expiresMs: number }[] {
+    const dropped: { id: string; expiresMs: number }[] = [];
+    for (const [id, { principal: owner, uris, attachments, expiresMs }] of this.#records) {
+      if (this.bytesOf(principal) <= bytes) break;
+      if (owner !== principal || id === exceptId || uris.size > 0 || attachments.size > 0) continue;
+      this.remove(id);
+      dropped.push({ id, expiresMs });
+    }
+    return dropped;
+  }
+
   #unattach(id: string, { principal }: StoredRecord): void {
     const attached = this.#attached.get(principal);
     attached?.delete(id);

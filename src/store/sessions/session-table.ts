@@ -143,8 +143,8 @@ export class SessionTable {
   /**
    * Changes a record. Returns the journal entries of the change, none if nothing changes, or the limit that forbids it.
    *
-   * An attachment without room takes that of others of its principal. Sessions that were left behind would keep out all later ones until they
-   * expire.
+   * An attachment without room takes that of others of its principal, and another change that of records without subscriptions and attachments.
+   * Sessions that were left behind would keep out all later ones until they expire.
    */
   change(session: SessionRef, change: SessionChange, nowMs: number): readonly SessionEntry[] | LimitName {
     if (nowMs >= session.expiresMs || this.isEnded(session)) return [];
@@ -152,14 +152,25 @@ export class SessionTable {
     if (limit !== undefined) this.#onLimit(limit);
     const dropped: SessionEntry[] = [];
     while (limit !== undefined) {
-      const mayDrop = change.kind === 'attach' && limit !== 'attachmentBytes';
-      const entry = mayDrop ? this.#dropAttachments(session) : undefined;
-      if (entry === undefined) return limit;
-      dropped.push(entry);
+      const mayDrop = limit === 'sessionRecordBytesPerPrincipal' || limit === 'sessionRecordBytes';
+      const entries = mayDrop ? this.#makeRoomFor(session, change) : [];
+      if (entries.length === 0) return limit;
+      dropped.push(...entries);
       limit = this.#limitOf(session, change, nowMs);
     }
     const entry = entryOf(session, change);
     return this.#records.apply(entry) ? [...dropped, entry] : dropped;
+  }
+
+  /** Removes something of other sessions of the same principal. Returns the journal entries of their records; none if there is nothing to remove. */
+  #makeRoomFor(session: SessionRef, { kind }: SessionChange): readonly SessionEntry[] {
+    if (kind !== 'attach') {
+      const name = principalHash(session.principal);
+      const bytes = this.#records.bytesOf(name) * KEPT_FRACTION;
+      return this.#records.dropOldest(name, idOf(session), bytes).map((dropped) => recordEntry(dropped));
+    }
+    const entry = this.#dropAttachments(session);
+    return entry === undefined ? [] : [entry];
   }
 
   /** Removes the attachments that another session of the same principal has had for longest. Returns the journal entry of its record. */

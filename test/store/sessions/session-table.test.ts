@@ -182,3 +182,31 @@ test('limit sessionRecordBytesPerPrincipal: later attachments take the room of o
   assert.deepEqual(table.load(first, T0), { logLevel: 'info', subscriptions: [] });
   assert.deepEqual(new Set(reached), new Set(['sessionRecordBytesPerPrincipal']));
 });
+
+test('limit sessionRecordBytesPerPrincipal: sessions left behind make room for later ones', OPTIONS, () => {
+  const { table, reached, newSession } = testTable();
+  const journal: SessionEntry[] = [];
+  const change = (session: SessionRef, one: SessionChange) => {
+    const outcome = table.change(session, one, T0);
+    if (typeof outcome === 'string') assert.fail(outcome);
+    journal.push(...outcome);
+  };
+  const subscribed = newSession('p');
+  change(subscribed, { kind: 'subscribe', uri: 'file:///a' });
+  const [first, other] = [newSession('p'), newSession('other')];
+  for (const session of [first, other]) change(session, { kind: 'level', level: 'info' });
+  let latest = first;
+  while (reached.length < 3) {
+    latest = newSession('p');
+    change(latest, { kind: 'use', upstream: 'up' });
+    change(latest, { kind: 'level', level: 'debug' });
+  }
+  const replayed = new SessionTable(() => undefined, T0);
+  for (const entry of journal) replayed.apply(entry);
+  for (const one of [table, replayed]) {
+    assert.deepEqual(one.load(subscribed, T0)?.subscriptions, ['file:///a']);
+    assert.equal(one.load(first, T0), undefined);
+    assert.equal(one.load(latest, T0)?.logLevel, 'debug');
+    assert.equal(one.load(other, T0)?.logLevel, 'info');
+  }
+});
