@@ -5,6 +5,7 @@ import { detach } from '../json/kept-text.ts';
 import { pseudonymsIn } from '../protocol/meta.ts';
 import { type Era, isModernRevision } from '../protocol/revisions.ts';
 import { supportsToolTasks } from '../protocol/tasks.ts';
+import type { Listed } from '../lock/definition.ts';
 import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
 import { type Caching, isCaching } from './caching.ts';
@@ -12,15 +13,10 @@ import { isMalformed, unlessMalformed } from '../json/malformed.ts';
 import { WeakCache } from './weak-cache.ts';
 
 /** The lists, capabilities and server info of one upstream, as it sent them, in its order. Immutable. */
-export interface Offer {
+export interface Offer extends Listed {
   readonly revision: string;
   readonly capabilities: RawObject;
   readonly serverInfo: RawObject;
-  readonly instructions: string | undefined;
-  readonly tools: readonly RawObject[];
-  readonly prompts: readonly RawObject[];
-  readonly resources: readonly RawObject[];
-  readonly templates: readonly RawObject[];
   /** The time for which the lists may be cached, and for whom; undefined if the upstream does not say. */
   readonly caching?: Caching | undefined;
   /** Entries of the lists that are not objects, or too large, and lists that cannot be read as a whole. */

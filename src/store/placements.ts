@@ -27,11 +27,8 @@ const WAIT_MS = 250;
 /** The owner of something after a claim: this process, or the member that has it. */
 export type ClaimedOwner = { readonly kind: 'here' } | { readonly kind: 'elsewhere'; readonly member: Member };
 
-export interface PlacementsParts {
+export interface PlacementsParts extends Pick<Member, 'process' | 'address' | 'version'> {
   readonly table: PlacementTable;
-  readonly process: string;
-  readonly address: string;
-  readonly version: string;
   /** The time within which each held placement is confirmed, in ms. Default: 30 s. */
   readonly confirmMs?: number;
   /** The longest time that a request waits, in ms. Default: 250. */

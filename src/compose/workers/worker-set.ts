@@ -3,13 +3,11 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/values/config.ts';
 import { resultWithin } from '../../deadline.ts';
-import type { LimitName } from '../../limits.ts';
 import type { Readiness } from '../../operator/app.ts';
-import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import type { WorkerLoss } from '../../telemetry/replica-metrics.ts';
 import { type OperatorChanges, WORKER, type WorkerSetup } from './methods.ts';
 import { workerConfig } from './worker-config.ts';
-import { cannotFork, WorkerProcess } from './worker-process.ts';
+import { cannotFork, WorkerProcess, type WorkerProcessParts } from './worker-process.ts';
 
 /** A config may open connections and start upstreams before it is applied. */
 const APPLY_MS = 60_000;
@@ -20,15 +18,12 @@ const RESTARTS_MS = 60_000;
 /** The time that the others have to answer once one worker is ready. Probes wait for a second by default. */
 const OTHERS_MS = 250;
 
-export interface WorkerSetParts {
+export interface WorkerSetParts extends Pick<WorkerProcessParts, 'serveStores' | 'onLimit' | 'onLog'> {
   readonly config: Config;
   readonly setup: Omit<WorkerSetup, 'config' | 'socket' | 'changes'>;
   readonly changes: () => OperatorChanges;
   /** The directory of the sockets of the workers. */
   readonly dir: string;
-  readonly serveStores: (calls: PipeCalls) => () => void;
-  readonly onLimit: (limit: LimitName) => void;
-  readonly onLog: (lines: string) => void;
   /** Called with a worker that accepts connections from now on. */
   readonly onStarted: (worker: WorkerProcess) => void;
   /** Called with the last metrics of a worker that has ended. */

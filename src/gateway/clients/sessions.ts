@@ -1,4 +1,3 @@
-import type { Logger } from 'pino';
 import { isShown } from '../../catalog/catalog.ts';
 import { commonKey } from '../../catalog/offer.ts';
 import { upstreamIn } from '../../catalog/view.ts';
@@ -8,18 +7,17 @@ import type { Principal } from '../../policy/principal.ts';
 import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Level } from '../../telemetry/metrics.ts';
-import type { Counters } from '../../store/shared-counters.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
 import type { Attachment } from '../../upstream/link/attachment.ts';
-import type { Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Caller } from '../front/caller.ts';
-import { assertClaimed, HERE, type Owners, SESSION_ENDED } from '../exchange/owners.ts';
+import { assertClaimed, HERE, SESSION_ENDED } from '../exchange/owners.ts';
 import type { Owner, Ownership } from '../front/front.ts';
-import type { Link, Upstreams } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import { isSeverity } from '../../protocol/severity.ts';
 import type { Offers } from '../lists/offers.ts';
 import { Attachments } from '../handles/attachments.ts';
 import type { Sealer } from '../handles/sealer.ts';
+import type { SharedParts } from '../records/shared-parts.ts';
 import { addStored } from '../connections/stored-subscriptions.ts';
 import { tagOf } from './known-refs.ts';
 import { type LeavingEvents, LeavingSessions } from './leaving-sessions.ts';
@@ -34,23 +32,19 @@ import { getOrMake } from '../../map-entries.ts';
 const FORMER_MS = 2_000;
 
 export interface SessionsParts
-  extends LeavingEvents, Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit' | 'onDropped'> {
+  extends
+    LeavingEvents,
+    Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit' | 'onDropped'>,
+    Pick<SharedParts, 'owners' | 'upstreams' | 'shares' | 'counters' | 'log'> {
   readonly sealer: Sealer;
-  readonly owners: Owners;
   readonly store: SessionStore;
   readonly offers: Offers;
   readonly settings: Settings<'sessions' | 'limits'>;
-  /** The shares of principals in the sessions of this process. */
-  readonly shares: Shares;
-  /** Counts the sessions of a principal in all processes; undefined if there is no other one. */
-  readonly counters: Counters | undefined;
-  readonly log: Logger;
   readonly gauge: Level;
   /** Runs when a released session is in memory again. @param used the upstreams that may have kept state for it. */
   onRestored(session: Session, used: readonly string[]): void;
   /** Runs when a session has ended for good. */
   onEnd(session: Session): void;
-  readonly upstreams: Upstreams;
 }
 
 /** Everything that is stored about a session. */

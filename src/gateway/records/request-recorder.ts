@@ -1,13 +1,10 @@
-import type { Logger } from 'pino';
 import { GatewayError, toAnswer, toGatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
-import type { LimitName } from '../../limits.ts';
 import { shownText } from '../../peer-text.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
 import { eraOf } from '../../protocol/revisions.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
 import { type ErrorType, errorTypeOf, upstreamErrorTypeOf } from '../../telemetry/operation.ts';
 import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
@@ -18,6 +15,7 @@ import type { Caller } from '../front/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Verdict } from '../exchange/gate.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
+import type { SharedParts } from './shared-parts.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
 const SHED: ReadonlySet<string> = new Set(['overloaded', 'rate-limited', 'repeated-call']);
@@ -25,9 +23,7 @@ const SHED: ReadonlySet<string> = new Set(['overloaded', 'rate-limited', 'repeat
 /** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
 export type ClientTransport = 'tcp' | 'pipe';
 
-export interface RequestRecorderParts {
-  readonly metrics: Metrics;
-  readonly log: Logger;
+export interface RequestRecorderParts extends Pick<SharedParts, 'metrics' | 'log' | 'onLimit'> {
   /** Undefined if requests are not logged. */
   readonly requestLog: RequestLog | undefined;
   /** Undefined if requests are not traced. */
@@ -37,7 +33,6 @@ export interface RequestRecorderParts {
   readonly transport: ClientTransport;
   /** Returns how the client of a caller describes itself; undefined if it has not done so. */
   readonly clientOf: (caller: Caller) => LoggedClient | undefined;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The principal and endpoint of a message; its whole caller if that is known. */

@@ -1,9 +1,7 @@
-export interface Launch {
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  readonly cwd: string | undefined;
-}
+import type { StdioTarget } from '../../../config/values/upstream-config.ts';
+
+/** The program of a process that is about to start. */
+export type Launch = Pick<StdioTarget, 'command' | 'args' | 'env' | 'cwd'>;
 
 /** The output of a printer: a program of ours that a wrapper runs in place of the server. */
 export interface PrinterOutput {
