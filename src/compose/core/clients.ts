@@ -23,16 +23,11 @@ export function createClients(
   { offers, stateLosses, links }: ConnectionParts,
   { onRestored, onRightsChange }: ClientCallbacks,
 ) {
-  const { sealer, owners, counters, state, settings, shares, upstreams, gate, metrics, log, onLimit, audit } = common;
+  const { state, gate, metrics, onLimit, audit } = common;
   const sessions = new Sessions({
-    sealer,
-    owners,
+    ...common,
     store: state.sessions,
     offers,
-    settings,
-    shares,
-    counters,
-    log,
     gauge: metrics.sessions,
     onRestored: (session, used) => {
       stateLosses.onRestored(session, used);
@@ -48,17 +43,13 @@ export function createClients(
     onRelease: (session, isLeft) => links.releaseHolder(session, isLeft),
     onLeave: (session) => links.leaveSessions(session),
     onStateOfLeft: (session, upstream) => stateLosses.onKeptForLeft(session, upstream),
-    upstreams,
-    onLimit,
   });
   const groups = new ClientGroups({
+    ...common,
     defaultCatalog: (view) => offers.catalog(view, commonKey('modern')),
     loadCatalog: (holder) => offers.loadCatalog(holder),
     rightsKeyOf: ({ principal, view }) => gate.shownRightsOf(principal, view)?.key ?? '',
     onRelease: (group) => links.releaseHolder(group),
-    settings,
-    shares,
-    onLimit,
   });
   const holders: Iterable<ConnectionHolder> = {
     *[Symbol.iterator]() {

@@ -12,22 +12,12 @@ export type ConnectionParts = ReturnType<typeof createConnections>;
 
 /** Constructs the parts that keep the offers of upstreams and the links of clients. */
 export function createConnections(common: CommonParts, { holders, ...callbacks }: ConnectionCallbacks) {
-  const { config, state, sealer, views, upstreams, gate, metrics, log, onLimit } = common;
+  const { state, sealer, upstreams, log } = common;
   const audienceOf = (id: string, principal: string) => upstreams.get(id)?.audienceOf(principal) ?? '';
   const pseudonymsOf = (path: string) => sealer.pseudonymsOf(path);
-  const offers = new Offers({
-    config,
-    views,
-    pseudonymsOf,
-    audienceOf,
-    holders,
-    gate,
-    store: state.offers,
-    log,
-    metrics,
-  });
+  const offers = new Offers({ ...common, pseudonymsOf, audienceOf, holders, store: state.offers });
   const records = new StartRecords(offers.stored.upstreamKeys(), state.offers, log);
-  const stateLosses = new StateLosses({ metrics, log });
-  const links = new HolderLinks({ upstreams, views, stateLosses, log, onLimit, ...callbacks });
+  const stateLosses = new StateLosses(common);
+  const links = new HolderLinks({ ...common, stateLosses, ...callbacks });
   return { offers, records, stateLosses, links };
 }

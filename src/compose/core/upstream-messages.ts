@@ -29,7 +29,7 @@ export function createUpstreamMessages(
   { offers, links }: ConnectionParts,
   { groups, holders }: ClientParts,
 ) {
-  const { sealer, owners, state, upstreams, metrics, log, onLimit } = common;
+  const { sealer, owners, state, upstreams, metrics, onLimit } = common;
   const taskIds = new TaskIds(sealer, state.tasks, owners.name);
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks(onLimit);
@@ -40,12 +40,11 @@ export function createUpstreamMessages(
   const hiddenLinks = new HiddenLinks(links);
   const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
   const changedLists = new ChangedLists({
-    upstreams,
+    ...common,
     holders,
     siblingsOf,
     offers,
     announcer,
-    log,
     onOtherCatalog: (holder) => {
       const { restriction } = holder.catalog;
       for (const [uri, to] of holder.subscriptions) {
@@ -57,7 +56,6 @@ export function createUpstreamMessages(
       hiddenLinks.releaseOf(holder);
     },
     onCatalogOfUnresolved: (holder) => returns.run(holder),
-    onLimit,
   });
   const updates = new ResourceUpdates({
     siblingsOf,
@@ -65,33 +63,30 @@ export function createUpstreamMessages(
     onMerged: () => metrics.countMergedNotification(),
   });
   const notifications = new NotificationRouter({
+    ...common,
     holders,
     changedLists,
     updates,
     urlElicitations,
     resourceCache,
     marks,
-    log,
     onDropped: (reason, upstream) => metrics.countDropped(reason, upstream),
   });
   const questionPolicy = new QuestionPolicy({
+    ...common,
     rulesOf: (id) => upstreams.getEvenIfLeaving(id)?.config,
-    metrics,
-    log,
   });
   const open = new ByteBounds(OF_UPSTREAM, onLimit);
   const openByPrincipal = new ByteBounds(OF_PRINCIPAL, onLimit);
   const upstreamEvents = new UpstreamEventHandler({
+    ...common,
     offers,
     offerStore: state.offers,
-    upstreams,
     links,
     changedLists,
     notifications,
     resourceCache,
     serverRequests: { marks, clientTasks, policy: questionPolicy, open, openByPrincipal },
-    metrics,
-    log,
   });
   const factory = new UpstreamFactory(common, upstreamEvents);
   return {
