@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { isShown } from '../catalog/catalog.ts';
-import type { ListKind } from '../catalog/offer.ts';
+import { changedKindOf, type ListKind } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { upstreamIn, type View, viewWith } from '../catalog/view.ts';
 import type { RawObject } from '../json/json.ts';
@@ -63,17 +63,11 @@ export class NotificationRouter {
       case 'notifications/tasks/status':
         this.#routeTask(link, notification);
         return;
-      case 'notifications/tools/list_changed':
-        this.#routeListChange(link, 'tools');
-        return;
-      case 'notifications/prompts/list_changed':
-        this.#routeListChange(link, 'prompts');
-        return;
-      case 'notifications/resources/list_changed':
-        this.#routeListChange(link, 'resources');
-        return;
-      default:
-        this.#routeOther(link, notification, about);
+      default: {
+        const kind = changedKindOf(method);
+        if (kind === undefined) this.#routeOther(link, notification, about);
+        else this.#routeListChange(link, kind);
+      }
     }
   }
 
