@@ -6,7 +6,6 @@ import { errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
 import { upgradeServerRequest } from '../../protocol/translation/upgrade.ts';
-import { LATEST_LEGACY } from '../../protocol/revisions.ts';
 import { canBeAsked, refusalCode } from './client-capabilities.ts';
 import type { ClientQuestion } from './client-question.ts';
 
@@ -61,8 +60,7 @@ export class InputRounds {
     }
     const key = this.#keyFor(question);
     const response = this.#knownResponses?.raw(key);
-    const result =
-      response === undefined ? undefined : downgradeInputResponse(question.method, LATEST_LEGACY, response);
+    const result = response === undefined ? undefined : downgradeInputResponse(question.method, response);
     if (result !== undefined) {
       question.answer({ kind: 'result', result });
       return;
@@ -146,7 +144,7 @@ export class InputRounds {
   assertValid(responses: RawObject | undefined, upstream: string, waiting: 'call' | 'task'): void {
     for (const [key, { method }] of this.#open) {
       const raw = responses?.raw(key);
-      if (raw === undefined || downgradeInputResponse(method, LATEST_LEGACY, raw) !== undefined) continue;
+      if (raw === undefined || downgradeInputResponse(method, raw) !== undefined) continue;
       const message = `inputResponses.${key} is no valid answer to ${method}; the ${waiting} still waits for one`;
       throw new GatewayError('invalid-params', { upstream, message });
     }
@@ -158,7 +156,7 @@ export class InputRounds {
       const raw = responses?.raw(key);
       if (raw === undefined) continue;
       this.#open.delete(key);
-      const result = downgradeInputResponse(question.method, LATEST_LEGACY, raw);
+      const result = downgradeInputResponse(question.method, raw);
       // The caller has validated the responses before, so this is for questions that were added since.
       question.answer(
         result === undefined

@@ -35,20 +35,6 @@ function joinBlocks(blocks: readonly string[], revision: LegacyRevision): string
   return `{"type":"text","text":${JSON.stringify(texts.join('\n'))}}`;
 }
 
-function downgradeSamplingResult(answer: RawObject, revision: LegacyRevision): RawObject | undefined {
-  const content = answer.raw('content');
-  if (content === undefined || answer.string('model') === undefined || answer.string('role') === undefined) {
-    return undefined;
-  }
-  return downgradeContent(answer, content, revision);
-}
-
-function downgradeContent(answer: RawObject, content: string, revision: LegacyRevision): RawObject | undefined {
-  if (featuresOf(revision).samplingTools) return answer;
-  const block = joinBlocks(isArrayText(content) ? rawItems(content) : [content], revision);
-  return block === undefined ? undefined : answer.with('content', block);
-}
-
 /**
  * Translates the result of a client to the revision of the server that has asked. Older ones allow one content block in a sampling result.
  * Returns undefined if the result has no older form. Other members are not checked.
@@ -59,23 +45,27 @@ export function downgradeClientResult(method: string, revision: LegacyRevision, 
   if (method !== 'sampling/createMessage' || featuresOf(revision).samplingTools) return result;
   const answer = RawObject.parse(result);
   const content = answer.raw('content');
-  return content === undefined ? result : downgradeContent(answer, content, revision)?.toString();
+  if (content === undefined) return result;
+  const block = joinBlocks(isArrayText(content) ? rawItems(content) : [content], revision);
+  return block === undefined ? undefined : answer.with('content', block).toString();
 }
 
 /**
- * Translates a value of `inputResponses` to the result that a legacy server expects. Returns undefined if it does not
- * answer such a request, or has no older form.
+ * Translates a value of `inputResponses` to the result of the latest legacy revision. Returns undefined if it does not answer such a request.
  *
  * @throws {JsonTextError} if the text is not JSON.
  */
-export function downgradeInputResponse(method: string, revision: LegacyRevision, response: string): string | undefined {
+export function downgradeInputResponse(method: string, response: string): string | undefined {
   if (!isObjectText(response)) return undefined;
   const answer = RawObject.parse(response);
   switch (method) {
     case 'elicitation/create':
       return ACTIONS.includes(answer.string('action') ?? '') ? answer.toString() : undefined;
-    case 'sampling/createMessage':
-      return downgradeSamplingResult(answer, revision)?.toString();
+    case 'sampling/createMessage': {
+      const hasContent = answer.raw('content') !== undefined;
+      const isWhole = hasContent && answer.string('model') !== undefined && answer.string('role') !== undefined;
+      return isWhole ? answer.toString() : undefined;
+    }
     case 'roots/list':
       return isArrayText(answer.raw('roots')) ? answer.toString() : undefined;
     default:

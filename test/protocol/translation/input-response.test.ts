@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { downgradeInputResponse, upgradeInputResponse } from '../../../src/protocol/translation/input-response.ts';
+import {
+  downgradeClientResult,
+  downgradeInputResponse,
+  upgradeInputResponse,
+} from '../../../src/protocol/translation/input-response.ts';
 import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/revisions.ts';
 
 const BEFORE_2025_11: readonly LegacyRevision[] = ['2024-11-05', '2025-03-26', '2025-06-18'];
@@ -134,7 +138,8 @@ for (const { name, method, revisions, from, to } of answers) {
   for (const revision of revisions) {
     // X-010
     test(`${name} ${to === undefined ? 'does not answer' : 'answers'} ${method} at ${revision}`, () => {
-      assert.equal(downgradeInputResponse(method, revision, from), to);
+      const result = downgradeInputResponse(method, from);
+      assert.equal(result && downgradeClientResult(method, revision, result), to);
     });
   }
 }
