@@ -55,7 +55,8 @@ export interface EdgeParts {
 /** The listeners of a gateway and their handlers. Both can be swapped; the endpoints behind them keep streams and events. */
 export class Edge {
   readonly #parts: EdgeParts;
-  readonly #endpoints: Endpoints;
+  /** Behind the listeners. */
+  readonly endpoints: Endpoints;
   #config: Config;
   #authenticator: ConfigAuthenticator;
   /** Not made for each config: such a function would keep the authenticator of that config in memory. */
@@ -78,7 +79,7 @@ export class Edge {
   ) {
     this.#config = config;
     this.#parts = parts;
-    this.#endpoints = endpoints;
+    this.endpoints = endpoints;
     this.#authenticator = authenticator;
     this.#keys = keys;
     this.#clients = clients;
@@ -104,7 +105,7 @@ export class Edge {
     });
     const load = loadGuardOf(parts, memory, {
       config: running,
-      listens: () => (edge === undefined ? 0 : edge.#endpoints.mcp.listenCount),
+      listens: () => (edge === undefined ? 0 : edge.endpoints.mcp.listenCount),
     });
     try {
       const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys, running));
@@ -161,22 +162,17 @@ export class Edge {
 
   #sweep(): void {
     const authenticator = this.#authenticator;
-    this.#endpoints.endStreams((principal) => authenticator.isOver(principal));
+    this.endpoints.endStreams((principal) => authenticator.isOver(principal));
     // The answer of a subscription stream names its resources, so the client asks again. Sessions tell their clients of changed lists.
-    this.#endpoints.mcp.streams.endListens((principal) => authenticator.currentOf(principal) !== principal);
+    this.endpoints.mcp.streams.endListens((principal) => authenticator.currentOf(principal) !== principal);
     this.#parts.core.sessions.updatePrincipals((principal) => authenticator.currentOf(principal));
     if (!this.#config.legacySse) this.#endSse();
   }
 
   #endSse(): void {
-    const { sse } = this.#endpoints;
+    const { sse } = this.endpoints;
     if (performance.now() < this.#sseUntilMs) sse.endIdle();
     else sse.endStreams(() => true);
-  }
-
-  /** The endpoints behind the listeners. */
-  get endpoints(): Endpoints {
-    return this.#endpoints;
   }
 
   /** Returns the groups that the API keys of a name have now, or the reason why there are none to return. */
@@ -221,7 +217,7 @@ export class Edge {
           authenticatorDeps(this.#parts, this.#keys, () => this.#config),
           this.#authenticator,
         );
-    const clients = await this.#clients.prepare(next, clientsHandlerOf(this.#parts, this.#endpoints, authenticator));
+    const clients = await this.#clients.prepare(next, clientsHandlerOf(this.#parts, this.endpoints, authenticator));
     prepared.defer(() => clients.abandon());
     const operator = await this.#operator?.prepare(next);
     prepared.defer(() => operator?.abandon());
@@ -235,8 +231,8 @@ export class Edge {
         if (!isSameAuth) this.#authenticator.replaceBy(authenticator, this.#present);
         this.#authenticator = authenticator;
         keys.apply();
-        this.#endpoints.setConfig(next);
-        if (!isSameAuth) this.#endpoints.endStreams(revokedBy(auth, next.auth));
+        this.endpoints.setConfig(next);
+        if (!isSameAuth) this.endpoints.endStreams(revokedBy(auth, next.auth));
         await Promise.all([clients.apply(), operator?.apply()]);
       },
       abandon: () => abandoned[Symbol.asyncDispose](),
@@ -251,8 +247,8 @@ export class Edge {
    */
   drain(hasOthers: boolean, isForRestart = false): void {
     this.#clients.listener.announceEnd();
-    if (hasOthers) this.#endpoints.drain(isForRestart);
-    else this.#endpoints.refuseNew();
+    if (hasOthers) this.endpoints.drain(isForRestart);
+    else this.endpoints.refuseNew();
   }
 
   /** The reasons for which new requests are refused, or credentials cannot be judged by their present state, in words. */
@@ -263,7 +259,7 @@ export class Edge {
 
   /** The number of answers that are on their way to other processes, whose clients may read slowly. */
   get forwardedCount(): number {
-    return this.#endpoints.mcp.forwarded.answeringCount;
+    return this.endpoints.mcp.forwarded.answeringCount;
   }
 
   /**
@@ -273,12 +269,12 @@ export class Edge {
    */
   async retire(drainMs: number, isForRestart: () => boolean): Promise<void> {
     // Clients may have resumed theirs since the drain began.
-    const endStreams = () => this.#endpoints.drain(isForRestart());
+    const endStreams = () => this.endpoints.drain(isForRestart());
     endStreams();
     // One that was about to be opened ends in a later round, and so does one whose process has not ended it by then.
     const ending = setInterval(() => {
       endStreams();
-      this.#endpoints.mcp.endPassedOnStreams();
+      this.endpoints.mcp.endPassedOnStreams();
     }, END_STREAMS_MS);
     try {
       await this.#clients.listener.retire(drainMs);
@@ -290,7 +286,7 @@ export class Edge {
   /** Resolves when the responses that have begun are written, at the latest after `waitMs`. */
   async finish(waitMs: number): Promise<void> {
     // Ends the streams that were left, and those on which an answer was due.
-    this.#endpoints.drain(true);
+    this.endpoints.drain(true);
     await this.#clients.finish(waitMs);
   }
 

@@ -111,10 +111,6 @@ export class StreamWriter implements ByteHolder {
     out.on('error', finish);
   }
 
-  get isGone(): boolean {
-    return this.#isGone;
-  }
-
   get heldBytes(): number {
     return this.#heldBytes;
   }

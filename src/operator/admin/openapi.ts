@@ -23,8 +23,8 @@ const LOG_REFUSALS: Readonly<Record<string, string | undefined>> = {
   503: 'Too many operators follow the log.',
 };
 
-function schemaOf(schema: z.ZodType, io: 'input' | 'output'): unknown {
-  const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io });
+function schemaOf(schema: z.ZodType): unknown {
+  const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io: 'input' });
   return rest;
 }
 
@@ -45,7 +45,7 @@ function operation({ operationId, summary, path, query, body, answer }: AdminRou
     name,
     in: 'query',
     required: false,
-    schema: schema instanceof z.ZodType ? schemaOf(schema, 'input') : {},
+    schema: schema instanceof z.ZodType ? schemaOf(schema) : {},
   }));
   const parameters = [...inPath, ...inQuery];
   const hasBody = Object.keys(body.shape).length > 0;
@@ -53,7 +53,7 @@ function operation({ operationId, summary, path, query, body, answer }: AdminRou
     operationId,
     summary,
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(hasBody ? { requestBody: { required: false, content: json(schemaOf(body, 'input')) } } : {}),
+    ...(hasBody ? { requestBody: { required: false, content: json(schemaOf(body)) } } : {}),
     responses: {
       200: { description: summary, content: json(reference(answer)) },
       ...refusalsOf(hasBody ? { ...REFUSALS, ...BODY_REFUSALS } : REFUSALS),
