@@ -5,7 +5,7 @@ import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { recordedAfter } from '../support/audit.ts';
-import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { testCore, toolCall } from '../support/core.ts';
 import { askingUpstream, parkedAsk } from '../support/parked-ask.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient, modernRequest } from '../support/modern-client.ts';
@@ -19,11 +19,6 @@ const ALL = accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], keys: ['
 /** Returns a policy that allows only tools of this name. */
 function only(tool: string): Config['access'] {
   return accessOf({ all: { upstreams: ['up'], tools: [tool] } }, [{ roles: ['all'], keys: ['ada'] }]);
-}
-
-async function change(gateway: TestCore, access: Config['access']): Promise<void> {
-  const next = { ...gateway.config, access };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
 }
 
 function taskIdOf(created: Record<string, unknown>): string {
@@ -42,7 +37,7 @@ test('a task of a tool that is denied now is unknown, and in no list', TIMEOUT, 
   const taskId = taskIdOf(created);
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
   const polls = memory.requests('tasks/get').length;
-  await change(gateway, only('either'));
+  await gateway.reload({ access: only('either') });
   const { answer: invented } = await client.request('tasks/get', { taskId: 'invented' });
   for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
     assert.deepEqual((await client.request(method, { taskId })).answer, invented, method);
@@ -64,9 +59,9 @@ test('out of hours a task is unknown, though its tool is listed', TIMEOUT, async
   const client = await gateway.connect({ principal: ADA });
   const created = await client.result('tools/call', { ...toolCall('up__job'), task: { ttl: 60_000 } });
   const taskId = taskIdOf(created);
-  await change(gateway, nowOrNot(true, ' && args.n == 1'));
+  await gateway.reload({ access: nowOrNot(true, ' && args.n == 1') });
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working', 'some arguments are allowed now');
-  await change(gateway, nowOrNot(false));
+  await gateway.reload({ access: nowOrNot(false) });
   const { tools } = await client.result('tools/list');
   assert.equal(Array.isArray(tools) && tools.length, 2);
   for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
@@ -87,7 +82,7 @@ test('out of hours nothing of a prompt is completed', TIMEOUT, async () => {
   const client = await gateway.connect({ principal: ADA });
   const params = { ref: { type: 'ref/prompt', name: 'up__ask' }, argument: { name: 'about', value: 's' } };
   assert.equal((await client.request('completion/complete', params)).answer.kind, 'result');
-  await change(gateway, nowOrNot(false, ' && args.about == "a"'));
+  await gateway.reload({ access: nowOrNot(false, ' && args.about == "a"') });
   assert.equal((await client.request('completion/complete', params)).answer.kind, 'error');
   assert.equal(memory.requests('completion/complete').length, 1);
 });
@@ -121,7 +116,7 @@ test('a request about a task is judged again after it waited for a slot', TIMEOU
     const polls = memory.requests('tasks/get').length;
     const waiting = ask('tasks/get', { taskId });
     await waitUntil(() => limiter?.waitingCount === 1);
-    await change(gateway, only('either'));
+    await gateway.reload({ access: only('either') });
     limiter?.release('another');
     assert.equal((await waiting).isError, true, era);
     assert.equal(memory.requests('tasks/get').length, polls, era);
@@ -160,7 +155,7 @@ test('a request about a task that is denied after its wait closes its connection
 
 test('the answer to an earlier call is not given if a reload denies it meanwhile', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [{ name: 'get', inputSchema: { type: 'object' } }] } });
-  let onCommit = () => Promise.resolve();
+  let onCommit = (): Promise<unknown> => Promise.resolve();
   await using gateway = await testCore(
     { up: { memory } },
     { access: ALL },
@@ -171,7 +166,7 @@ test('the answer to an earlier call is not given if a reload denies it meanwhile
   const keyed = toolCall('up__get', {}, { [META.idempotencyKey]: 'k' });
   await client.result('tools/call', keyed);
   await client.result('tools/call', keyed);
-  onCommit = () => change(gateway, only('another'));
+  onCommit = () => gateway.reload({ access: only('another') });
   const { answer } = await client.request('tools/call', keyed);
   assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__get');
   assert.equal(memory.requests('tools/call').length, 1);
@@ -187,11 +182,11 @@ test('a call that was denied after its wait is made with its key once it is allo
   const keyed = toolCall('up__get', {}, { [META.idempotencyKey]: 'k' });
   const waiting = client.request('tools/call', keyed);
   await waitUntil(() => limiter?.waitingCount === 1);
-  await change(gateway, only('another'));
+  await gateway.reload({ access: only('another') });
   limiter?.release('another');
   const { answer } = await waiting;
   assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__get');
-  await change(gateway, ALL);
+  await gateway.reload({ access: ALL });
   assert.equal((await client.request('tools/call', keyed)).answer.kind, 'result');
   assert.equal(memory.requests('tools/call').length, 1);
 });
@@ -212,7 +207,7 @@ test('a subscription that a reload denies before its upstream answers is refused
   const client = await gateway.connect({ principal: ADA });
   const asked = client.request('resources/subscribe', { uri: 'test://a' });
   await memory.until(() => memory.requests('resources/subscribe')[0]);
-  await change(gateway, only('get'));
+  await gateway.reload({ access: only('get') });
   held.resolve();
   assert.equal((await asked).answer.kind, 'error');
   await memory.until(() => memory.requests('resources/unsubscribe')[0]);
@@ -228,7 +223,7 @@ test('a cursor of an earlier list shows nothing that is denied now', TIMEOUT, as
   assert.ok(typeof nextCursor === 'string');
   const { tools: second } = await client.result('tools/list', { cursor: nextCursor });
   assert.equal(Array.isArray(second) && second.length, 500);
-  await change(gateway, only('t1'));
+  await gateway.reload({ access: only('t1') });
   const { answer } = await client.request('tools/list', { cursor: nextCursor });
   assert.equal(answer.kind, 'error');
   const { tools: left } = await client.result('tools/list');
@@ -252,7 +247,7 @@ test('the retry of a parked call of a tool that is denied now is refused', TIMEO
   await using gateway = await testCore({ up: { memory } }, { access: ALL });
   const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
   const retry = await parkedAsk(gateway, options);
-  await change(gateway, only('other'));
+  await gateway.reload({ access: only('other') });
   const { error } = await modernRequest(gateway, 'tools/call', retry, options).reply;
   assert.match(error?.message ?? '', /Unknown tool/);
   assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);
@@ -261,7 +256,7 @@ test('the retry of a parked call of a tool that is denied now is refused', TIMEO
 // SEC-08 P-011
 test('the retry of a parked call is refused if a reload denies its tool meanwhile', TIMEOUT, async () => {
   const memory = askingUpstream();
-  let onCommit = () => Promise.resolve();
+  let onCommit = (): Promise<unknown> => Promise.resolve();
   await using gateway = await testCore(
     { up: { memory } },
     { access: ALL },
@@ -270,7 +265,7 @@ test('the retry of a parked call is refused if a reload denies its tool meanwhil
   );
   const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
   const retry = await parkedAsk(gateway, options);
-  onCommit = () => change(gateway, only('other'));
+  onCommit = () => gateway.reload({ access: only('other') });
   const { error } = await modernRequest(gateway, 'tools/call', retry, options).reply;
   assert.match(error?.message ?? '', /Unknown tool/);
   assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);
@@ -316,7 +311,7 @@ test('a reload closes the connection to an upstream that it hides from a client'
   );
   const peerOf = [...memory.open].find(({ received }) => received.includes(call));
   assert.equal(memory.open.size, 2);
-  await change(gateway, accessOf({}, []));
+  await gateway.reload({ access: accessOf({}, []) });
   await memory.until(() => (memory.open.size === 1 ? true : undefined));
   peerOf?.send(result(call, { content: [] }));
   assert.equal((await waiting).answer.kind, 'result', 'a call in flight finishes');

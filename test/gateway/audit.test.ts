@@ -3,7 +3,6 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { MemoryOutcomeStore } from '../../src/store/memory/outcome-store.ts';
 import { accepted, asker } from '../support/asker.ts';
@@ -672,8 +671,7 @@ for (const era of ['legacy', 'modern'] as const) {
           ? client.request('tools/call', toolCall('up__echo'))
           : modernRequest(gateway, 'tools/call', toolCall('up__echo'), { principal: keyOf('ada') }).reply;
       await waitUntil(() => limiter?.waitingCount === 1);
-      const next = { ...gateway.config, access: ofTools(['fails']) };
-      await gateway.core.apply(next, diffConfigs(gateway.config, next));
+      await gateway.reload({ access: ofTools(['fails']) });
       limiter?.release('another');
       await waiting;
       assert.deepEqual(up.memory.requests('tools/call'), []);

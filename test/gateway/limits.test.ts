@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { LIMITS } from '../../src/limits.ts';
 import type { Answer, Request } from '../../src/protocol/jsonrpc.ts';
 import { MemoryCounterTable } from '../../src/store/memory/counter-table.ts';
@@ -208,8 +207,7 @@ test('processes count a client group together, however often they were reloaded'
     [second, ['other', 'second']],
   ] as const) {
     for (const role of roles) {
-      const next = { ...gateway.config, access: accessFor(role) };
-      await gateway.core.apply(next, diffConfigs(gateway.config, next));
+      await gateway.reload({ access: accessFor(role) });
     }
   }
   const call = (gateway: TestCore) => modernRequest(gateway, 'tools/call', toolCall('up__echo'), ada).reply;

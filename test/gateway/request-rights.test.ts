@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Config } from '../../src/config/values/config.ts';
-import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { type TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
@@ -63,11 +62,6 @@ function methods(messages: readonly Message[]): readonly string[] {
   return messages.flatMap((one) => ('method' in one ? [one.method] : []));
 }
 
-async function changeAccess(gateway: TestCore, access: Config['access']): Promise<void> {
-  const next = { ...gateway.config, access };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
-}
-
 test('a reload that gives a session equal rights keeps its waiting messages', TIMEOUT, async () => {
   for (const isEqual of [true, false]) {
     await using at = await place();
@@ -88,7 +82,7 @@ test('a reload that gives a session equal rights keeps its waiting messages', TI
       { roles: ['all'], anyone: true },
       { roles: ['renamed'], groups: ['eng'] },
     ];
-    await changeAccess(gateway, accessOf(roles, grants, CLAIMS));
+    await gateway.reload({ access: accessOf(roles, grants, CLAIMS) });
     client.session.setSink(client.sink(client.listened), WIDE);
     const isKept = methods(client.listened).includes('notifications/resources/updated');
     assert.equal(isKept, isEqual);
@@ -231,7 +225,7 @@ test('a reload ends the stream whose rights change, and leaves the others', TIME
     ],
     CLAIMS,
   );
-  await changeAccess(gateway, moved);
+  await gateway.reload({ access: moved });
   await wide.reply;
   assert.equal(narrow.isEnded, false);
   const again = await listen(gateway, WIDE);
@@ -248,7 +242,7 @@ test('a reload ends subscription streams that have other rights than their group
   const { gateway } = at;
   // With equal rights both are in one group.
   const [wide, narrow] = [await listen(gateway, WIDE), await listen(gateway, NARROW)];
-  await changeAccess(gateway, ACCESS);
+  await gateway.reload({ access: ACCESS });
   await narrow.reply;
   assert.equal(wide.isEnded, false);
   for (const peer of at.memory.open) {
@@ -272,7 +266,7 @@ test('a stream that waits for lists during a reload ends if its group has other 
   const first = open();
   await slow.until(() => slow.requests('tools/list')[0]);
   const narrow = open(NARROW);
-  await changeAccess(gateway, ACCESS);
+  await gateway.reload({ access: ACCESS });
   released.resolve();
   await narrow.reply;
   await waitUntil(() => methods(first.messages).includes(SUBSCRIBED));

@@ -1,7 +1,6 @@
 /** Tests what a client gets, and what is recorded, where a scope is missing that it could get. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Config } from '../../src/config/values/config.ts';
 import { Session } from '../../src/gateway/clients/session.ts';
 import { answerText, readAnswer } from '../../src/gateway/exchange/answer-text.ts';
@@ -52,11 +51,6 @@ async function place(more: Partial<Config> = {}, memory = upstream()) {
   const gateway = await testCore({ up: { memory } }, { access: ACCESS, auth: authOf('w'), ...more });
   await gateway.core.refresh();
   return { gateway, memory, [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose]() };
-}
-
-async function reload(gateway: TestCore, change: Partial<Config>): Promise<void> {
-  const next = { ...gateway.config, ...change };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
 }
 
 async function listen(gateway: TestCore, principal: typeof WIDE) {
@@ -213,12 +207,12 @@ test('a subscription comes back with the right to it, whatever has ended it', TI
   const subscribed = () => [...gateway.core.sessions].flatMap(({ subscriptions }) => [...subscriptions.keys()]);
   assert.equal((await client.request('resources/subscribe', { uri: URI }, { principal: WIDE })).answer.kind, 'result');
   assert.deepEqual(subscribed(), [URI]);
-  await reload(gateway, { instructions: { maxChars: 3_000 } });
+  await gateway.reload({ instructions: { maxChars: 3_000 } });
   assert.deepEqual(subscribed(), [], 'the stream has a narrower token');
-  await reload(gateway, { access: accessOf(ROLES, [EVERYONE]) });
+  await gateway.reload({ access: accessOf(ROLES, [EVERYONE]) });
   session.setSink(sink, WIDE);
   assert.deepEqual(subscribed(), [], 'a reload has taken the right');
-  await reload(gateway, { access: accessOf({ ...ROLES, more: {} }, ACCESS.grants) });
+  await gateway.reload({ access: accessOf({ ...ROLES, more: {} }, ACCESS.grants) });
   assert.deepEqual(subscribed(), [URI]);
   await gateway.restart();
   await gateway.core.refresh();
@@ -399,7 +393,7 @@ test('a reload that leaves a right to a scope ends subscriptions, and changes no
   client.notify('notifications/initialized');
   assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
   const stream = await listen(gateway, NARROW);
-  await reload(gateway, { access: ACCESS });
+  await gateway.reload({ access: ACCESS });
   await stream.reply;
   for (const peer of at.memory.open) peer.send(UPDATE);
   const { answer } = await client.request('tools/call', toolCall('up__write'));
@@ -415,7 +409,7 @@ test('a reload of the scopes on demand announces what lists show now', TIMEOUT, 
   client.notify('notifications/initialized');
   const names = async () => /up__write/.test(JSON.stringify((await client.request('tools/list', {})).answer));
   assert.equal(await names(), false);
-  await reload(at.gateway, { auth: authOf('w') });
+  await at.gateway.reload({ auth: authOf('w') });
   await client.waitForMessage('notifications/tools/list_changed');
   assert.equal(await names(), true);
 });

@@ -68,7 +68,7 @@ export async function recordsIn(path: string): Promise<AuditRecord[]> {
 }
 
 /** An audit log that runs a function before each record of a request that is to be sent. */
-export function recordedAfter(onCommit: (event: AuditEvent) => Promise<void>): AuditTrail {
+export function recordedAfter(onCommit: (event: AuditEvent) => Promise<unknown>): AuditTrail {
   const commit = async (event: AuditEvent) => {
     await onCommit(event);
     return 1;

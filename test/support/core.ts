@@ -7,6 +7,7 @@ import type { AuditTrail } from '../../src/audit/audit-trail.ts';
 import type { Core } from '../../src/compose/core/core.ts';
 import { startCore } from '../../src/compose/start-core.ts';
 import { type UpstreamTransports, upstreamTransports } from '../../src/compose/transports.ts';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Config, LimitsConfig } from '../../src/config/values/config.ts';
 import { CLIENT_FEATURES, type UpstreamConfig } from '../../src/config/values/upstream-config.ts';
 import type { ClientSession, MessageSink } from '../../src/gateway/front/front.ts';
@@ -28,6 +29,8 @@ export interface TestCore extends AsyncDisposable {
   readonly config: Config;
   readonly metrics: Metrics;
   connect(options?: ConnectOptions): Promise<TestClient>;
+  /** Applies other settings than those of the start, as a reload does. */
+  reload(change: Partial<Config>): ReturnType<Core['apply']>;
   /** Stops the core, and starts another one with the same state. */
   restart(): Promise<void>;
 }
@@ -330,6 +333,10 @@ export async function testCore(
       const client = new TestClient(() => core, session, RawObject.parse(answer.result), listens);
       client.notify('notifications/initialized');
       return client;
+    },
+    reload: async (change) => {
+      const next = { ...config, ...change };
+      return await core.apply(next, diffConfigs(config, next));
     },
     restart: async () => {
       joined?.leave();

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { accessOf } from '../../policy/policies.ts';
 import { asker, formOf } from '../../support/asker.ts';
 import { testCore, UPSTREAM } from '../../support/core.ts';
@@ -35,8 +34,7 @@ for (const { what, upstreams, allowed = 'up', isContinued } of [
     const client = new ModernClient(gateway, { elicitation: {} });
     const call = { name: 'up__ask', arguments: { nonce: 'n' } };
     const asked = inputRequiredIn(await client.request('tools/call', call).reply);
-    const next = { ...gateway.config, upstreams, access: allow(allowed) };
-    const { drained } = await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    const { drained } = await gateway.reload({ upstreams, access: allow(allowed) });
     const inputResponses = Object.fromEntries(
       Object.keys(asked.inputRequests).map((key) => [key, { action: 'decline' }]),
     );
@@ -66,8 +64,7 @@ test('a parked request of a prompt at an upstream that is removed continues', TI
   await server.memory.until(() => server.calls.get('n'));
   server.ask('n', 'q', 'elicitation/create', formOf('n'));
   const { inputRequests, requestState } = inputRequiredIn(await first.reply);
-  const next = { ...gateway.config, upstreams: [] };
-  const { drained } = await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  const { drained } = await gateway.reload({ upstreams: [] });
   const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'decline' }]));
   const retry = client.request('prompts/get', { ...get, inputResponses, requestState });
   const { peer, request, answers } = server.call('n');
@@ -108,8 +105,7 @@ test('a parked call is not continued by the name of another tool', TIMEOUT, asyn
   const client = new ModernClient(gateway, { elicitation: {} });
   const call = { name: 'up__ask', arguments: { nonce: 'n' } };
   const { requestState } = inputRequiredIn(await client.request('tools/call', call).reply);
-  const next = { ...gateway.config, upstreams: [{ ...up('up__'), id: 'other', title: 'other' }] };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  await gateway.reload({ upstreams: [{ ...up('up__'), id: 'other', title: 'other' }] });
   const refused = await client.error('tools/call', { ...call, requestState });
   assert.partialDeepStrictEqual(refused.data, { code: 'invalid-state' });
   assert.equal(server.call('n').answers.size, 0);
@@ -130,8 +126,7 @@ test('the state of an upstream does not follow a name that leads to another one'
   const call = { name: 'x__t', arguments: {} };
   const { requestState } = inputRequiredIn(await client.request('tools/call', call).reply);
   const swapped = gateway.config.upstreams.map((one) => ({ ...one, prefix: one.id === 'a' ? 'y__' : 'x__' }));
-  const next = { ...gateway.config, upstreams: swapped };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  await gateway.reload({ upstreams: swapped });
   const retry = { ...call, inputResponses: { q: { action: 'decline' } }, requestState };
   const refused = await client.error('tools/call', retry);
   assert.partialDeepStrictEqual(refused, { code: -32602, data: { code: 'invalid-state' } });

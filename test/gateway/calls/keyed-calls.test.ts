@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { META } from '../../../src/protocol/meta.ts';
@@ -436,8 +435,7 @@ for (const lost of ['the reply to its claim', 'the store of its end'] as const) 
 test('the time for which answers are kept is that of the config, at once', TIMEOUT, async () => {
   const { memory } = upstream();
   await using gateway = await testCore({ up: { memory } });
-  const next = { ...gateway.config, idempotency: { keepMs: 20 } };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  await gateway.reload({ idempotency: { keepMs: 20 } });
   const client = await gateway.connect();
   assert.equal(await call(client, keyed('up__count', 'k')), 1);
   await waitUntil(async () => Number(await call(client, keyed('up__count', 'k'))) > 1);
@@ -465,8 +463,7 @@ test('a call whose user takes long to answer is not made again', TIMEOUT, async 
   const timeouts = { ...UPSTREAM.timeouts, maxMs: 60_000 };
   await using gateway = await testCore({ up: { memory, era: 'modern', timeouts } });
   const { sessions } = gateway.config;
-  const next = { ...gateway.config, idempotency: { keepMs: 60_000 }, sessions: { ...sessions, parkMs: 60_000 } };
-  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  await gateway.reload({ idempotency: { keepMs: 60_000 }, sessions: { ...sessions, parkMs: 60_000 } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
   await client.result('tools/list');
   const time = stopTime(t);

@@ -36,8 +36,7 @@ for (const [why, change] of [
     }
     const reply = calling.result('tools/call', toolCall('busy__t', { hold: true }));
     await waitUntil(() => finish !== undefined);
-    const next = { ...gateway.config, ...change };
-    await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    await gateway.reload(change);
     await waitUntil(() => busy.open.size === 1);
     finish?.();
     await reply;
@@ -62,8 +61,7 @@ for (const [why, change] of [
     const { starts } = slow;
     const call = client.request('tools/call', toolCall('slow__t', {}));
     await waitUntil(() => slow.starts > starts);
-    const next = { ...gateway.config, ...change };
-    await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    await gateway.reload(change);
     resolve();
     await call;
     await waitUntil(() => slow.peers.length > starts && slow.open.size === 0);

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { openTestAudit } from '../../support/audit.ts';
 import { testCore, toolCall } from '../../support/core.ts';
@@ -191,10 +190,8 @@ test('after a reload to isolation call, the end of a stream closes its connectio
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const { config } = gateway;
   const upstreams = config.upstreams.map((up) => ({ ...up, isolation: 'call' as const }));
-  const next = { ...config, upstreams, reload: { ...config.reload, drainMs: 0 } };
-  await (
-    await gateway.core.apply(next, diffConfigs(config, next))
-  ).drained;
+  const { drained } = await gateway.reload({ upstreams, reload: { ...config.reload, drainMs: 0 } });
+  await drained;
   const before = new Set(memory.open);
   const listening = listen(client, [taskId]);
   assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
@@ -212,9 +209,8 @@ for (const era of ['legacy', 'modern'] as const) {
     const client = new ModernClient(gateway, KNOWS);
     const { taskId } = await client.result('tools/call', toolCall('up__job'));
     const old = { ...memory, open: new Set(memory.open) };
-    const { config } = gateway;
-    const next = { ...config, upstreams: config.upstreams.map((up) => ({ ...up, target: OTHER })) };
-    const { drained } = await gateway.core.apply(next, diffConfigs(config, next));
+    const upstreams = gateway.config.upstreams.map((up) => ({ ...up, target: OTHER }));
+    const { drained } = await gateway.reload({ upstreams });
     const listening = listen(client, [taskId]);
     assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
     Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
