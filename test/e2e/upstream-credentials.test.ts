@@ -11,16 +11,11 @@ import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 import { startEverything } from '../support/everything-gateway.ts';
 import { type RealIssuer, startRealIssuer } from '../support/real-issuer.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { type Members, membersOf } from '../support/members.ts';
 
 const LIMIT = { timeout: 120_000 };
 const CANARY = 'canary-0123456789';
 const CLIENT = { authorization: `Bearer ${CANARY}`, cookie: `session=${CANARY}`, 'x-api-key': CANARY };
-
-type Members = Readonly<Record<string, unknown>>;
-
-function membersOf(value: unknown): Members {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
-}
 
 /** Returns whether a token of the issuer is for this resource. */
 function checkOf({ issuer, jwksUrl }: RealIssuer, resource: () => string) {

@@ -7,7 +7,8 @@ import { initialize, post, rpc } from '../downstream/client.ts';
 import { startGateway } from '../support/gateway.ts';
 import { legacyUpstream } from '../support/http-upstream.ts';
 import { referenceServers } from '../support/reference-servers.ts';
-import { callTool, membersOf, think, THOUGHT } from '../support/thinking.ts';
+import { membersOf } from '../support/members.ts';
+import { callTool, think, THOUGHT } from '../support/thinking.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 

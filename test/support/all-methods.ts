@@ -1,13 +1,9 @@
 import assert from 'node:assert/strict';
 import { getEvents, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { modernEvents, modernPost } from './modern-wire.ts';
+import { type Members, membersOf } from './members.ts';
 
-type Members = Readonly<Record<string, unknown>>;
 type Headers = Readonly<Record<string, string>>;
-
-function membersOf(value: unknown): Members {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
-}
 
 const NOTIFICATIONS: readonly (readonly [string, Members])[] = [
   ['notifications/cancelled', { requestId: 1 }],

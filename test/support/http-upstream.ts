@@ -9,8 +9,7 @@ import {
   type Upstream,
   Waitlist,
 } from '../fixtures/servers/http-harness.ts';
-
-type Members = Readonly<Record<string, unknown>>;
+import { type Members, membersOf } from './members.ts';
 
 /** The scripted parts of a server; all else is as in an ordinary server of its era. */
 export interface ServerScript {
@@ -52,10 +51,6 @@ const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 
 function isList(method: string | undefined): method is keyof typeof LISTS {
   return method !== undefined && Object.hasOwn(LISTS, method);
-}
-
-function membersOf(value: unknown): Members {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
 export function resultText(id: unknown, result: Members): string {

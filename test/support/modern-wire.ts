@@ -1,5 +1,6 @@
 import { type Events, type Got, messagesOf, post, postForEvents } from '../downstream/client.ts';
 import type { ModernReply } from './modern-client.ts';
+import { isRecord } from '../../src/json/record.ts';
 
 export const MODERN = '2026-07-28';
 
@@ -55,15 +56,11 @@ export function modernEvents(url: string, method: string, params?: Params, optio
 /** Returns the answer: the last message of the response, JSON or events. */
 export function answerOf(got: Got): ModernReply & { readonly id?: unknown } {
   const { id, result, error } = messagesOf(got).at(-1) ?? {};
-  return { id, result: isMembers(result) ? result : undefined, error: isFailure(error) ? error : undefined };
-}
-
-function isMembers(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return { id, result: isRecord(result) ? result : undefined, error: isFailure(error) ? error : undefined };
 }
 
 function isFailure(value: unknown): value is NonNullable<ModernReply['error']> {
-  return isMembers(value) && typeof value['code'] === 'number' && typeof value['message'] === 'string';
+  return isRecord(value) && typeof value['code'] === 'number' && typeof value['message'] === 'string';
 }
 
 /** Returns the result of a request that must succeed. */

@@ -6,16 +6,13 @@ import { type Rpc, SwarmClient } from './swarm-client.ts';
 import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
 import { type Ledger, ledgerSchema } from './swarm-upstream.ts';
 import { Witness } from './swarm-witness.ts';
+import { isRecord } from '../../src/json/record.ts';
 
 /** Calls of one session that are in flight at once. */
 const LANES = 4;
 
 const listResult = z.object({ tools: z.array(z.object({ name: z.string() })) });
 const ledgerResult = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
-}
 
 /** One session of a swarm: makes its planned calls, answers questions, and passes every message to its witness. */
 export class SwarmSession {

@@ -1,6 +1,7 @@
 import type { Step } from '../fixtures/servers/nonce-acts.ts';
 import type { Rpc, RpcId } from './swarm-client.ts';
 import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
+import { isRecord } from '../../src/json/record.ts';
 
 /** The messages that a client has received about one call of its own. */
 interface Account {
@@ -16,10 +17,6 @@ const NONCE = /nonce:\d+:\d+;/g;
 
 function count(steps: readonly Step[], ...kinds: readonly Step[]): number {
   return steps.filter((step) => kinds.includes(step)).length;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
 }
 
 /** Checks every message to one session, and records those that are wrong or missing. */

@@ -1,11 +1,5 @@
 import { messagesOf, post, rpc } from '../downstream/client.ts';
-
-type Members = Readonly<Record<string, unknown>>;
-
-/** Returns the members of an object, or none of another value. */
-export function membersOf(value: unknown): Members {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
-}
+import { type Members, membersOf } from './members.ts';
 
 /** Calls a tool in a session. Returns the answer: a result or an error. */
 export async function callTool(url: string, session: string, name: string, given: object): Promise<Members> {

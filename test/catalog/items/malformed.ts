@@ -2,6 +2,7 @@ import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { type ItemKind, KEY } from '../../../src/catalog/items/kind.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { bare, catalogOf, offer, resource, template, tool, view } from '../fixtures.ts';
+import { isRecord } from '../../../src/json/record.ts';
 
 /** One item that holds every member of its kind, each as it should be. */
 const WHOLE: Readonly<Record<ItemKind, object>> = {
@@ -90,10 +91,6 @@ export interface Malformed {
   readonly item: RawObject;
 }
 
-function isMembers(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** JSON texts of the value with each part of it, at any depth, replaced by each of the others or left out. */
 function* variants(value: unknown, path: string): Generator<readonly [what: string, json: string]> {
   if (path !== '') for (const other of VALUES) yield [`${path} = ${other}`, other];
@@ -104,7 +101,7 @@ function* variants(value: unknown, path: string): Generator<readonly [what: stri
         yield [what, `[${items.map((one, at) => (at === i ? json : JSON.stringify(one))).join(',')}]`];
       }
     }
-  } else if (isMembers(value)) {
+  } else if (isRecord(value)) {
     const members = Object.entries(value);
     for (const [name, member] of members) {
       const at = path === '' ? name : `${path}.${name}`;

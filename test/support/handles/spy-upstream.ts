@@ -1,8 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { event, json, type Received, serve, stream, type Upstream } from '../../fixtures/servers/http-harness.ts';
 import { waitUntil } from '../wait-until.ts';
-
-type Members = Readonly<Record<string, unknown>>;
+import { type Members, membersOf } from '../members.ts';
 
 /** Methods that the gateway sends by itself. All others are caused by clients. */
 const OWN = /^(?:initialize|server\/discover|ping|notifications\/initialized|logging\/setLevel|.*\/list)$/;
@@ -60,10 +59,6 @@ export class HeldCall {
 
 function textOf(value: Members): Members {
   return { content: [{ type: 'text', text: JSON.stringify(value) }] };
-}
-
-function membersOf(value: unknown): Members {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
 /**
