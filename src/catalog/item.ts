@@ -28,15 +28,8 @@ export interface Quarantined {
 }
 
 /** The record of a published item that differs from the item that the upstream lists. */
-export interface Repaired {
-  readonly upstream: string;
-  readonly kind: ItemKind;
-  readonly name: string;
-  /** Paths of the members that are left out because clients could not read them, such as `annotations.title`. */
-  readonly leftOut: readonly string[];
-  /** The number of titles and descriptions from which hidden characters were removed. */
-  readonly cleanedTexts: number;
-}
+export interface Repaired
+  extends Pick<Quarantined, 'upstream' | 'kind' | 'name'>, Pick<Reading, 'leftOut' | 'cleanedTexts'> {}
 
 /** The result of reading one item of an upstream's list. */
 export interface Reading {
@@ -52,7 +45,9 @@ export interface Reading {
   readonly isAppOnly: boolean;
   /** The repaired item; otherwise as the upstream sent it. */
   readonly item: RawObject;
+  /** Paths of the members that are left out because clients could not read them, such as `annotations.title`. */
   readonly leftOut: readonly string[];
+  /** The number of titles and descriptions from which hidden characters were removed. */
   readonly cleanedTexts: number;
 }
 

@@ -1,15 +1,12 @@
-import { LIMITS, type LimitName } from '../limits.ts';
+import { LIMITS } from '../limits.ts';
 import type { Catalog } from './catalog.ts';
-import type { ItemKind } from './items/kind.ts';
+import type { Quarantined } from './item.ts';
 
 /** A difference between an item that an upstream lists and the item that clients get. */
-export interface ListProblem {
-  readonly kind: ItemKind;
-  readonly name: string;
+export interface ListProblem extends Pick<Quarantined, 'kind' | 'name' | 'limit'> {
   readonly repair: 'lists refused' | 'item left out' | 'item withheld' | 'member left out' | 'text cleaned';
   /** The reason why the item is left out, the path of the member, or the number of cleaned texts. */
   readonly detail: string;
-  readonly limit?: LimitName | undefined;
 }
 
 /** Returns a text that is equal only for equal problems. */

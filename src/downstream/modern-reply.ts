@@ -4,13 +4,11 @@ import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { isModernRevision } from '../protocol/revisions.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
-import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { RunningBody } from './memory/running-bodies.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
 import type { AnswerForm } from './admission/accept.ts';
 import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-watcher.ts';
 import type { StreamWriter } from './streams/stream-writer.ts';
-import type { EdgeTimers } from './streams/edge-timers.ts';
+import type { StreamsParts } from './streams/session-streams.ts';
 import { writeAnswer, writeChallenge } from './reply.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { openWriter } from './streams/event-stream.ts';
@@ -31,11 +29,8 @@ const STATUS: ReadonlyMap<number, number> = new Map([
   [RPC.unsupportedVersion, 400],
 ]);
 
-export interface ModernReplyParts {
-  readonly timers: EdgeTimers;
+export interface ModernReplyParts extends Pick<StreamsParts, 'timers' | 'metrics' | 'memory'> {
   readonly disconnects: DisconnectWatcher;
-  readonly memory: EdgeMemory;
-  readonly metrics: Metrics;
   /** Returns the value of `WWW-Authenticate` of an answer; undefined for nearly all. */
   challengeOf(answer: Answer, view: string): string | undefined;
   /** Called after the answer was written. */

@@ -67,9 +67,8 @@ export class Upstream<Context, User extends LinkUser> {
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
-    const { transports, clientInfo, onLimit } = parts;
     const timeouts = () => this.#config.timeouts;
-    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
+    this.#opener = new Opener({ ...parts, upstream: id, timeouts, log: this.#log });
     const state = { links: this.#links, opener: this.#opener, lifecycles: this.#lifecycles };
     this.#checks = new LinkChecks({ ...state, events, log: this.#log, stopping: this.#stopping.signal });
     this.#retries = new ListingRetries({
@@ -77,7 +76,7 @@ export class Upstream<Context, User extends LinkUser> {
       waitMs: (era) => this.#lifecycles.in(this.#likelyEra(era)).retryAtMs - performance.now(),
       signal: AbortSignal.any([this.#stopping.signal, this.#retired.signal]),
     });
-    this.isProcess = transports.some(({ isProcess }) => isProcess);
+    this.isProcess = parts.transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
     if (config.problem !== undefined) this.#lifecycles.stepAll({ kind: 'unusable', reason: config.problem });
   }
