@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { AuditConfig } from '../config/values/config.ts';
 import { settlesWithin } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 import type { AuditEvent } from './audit-event.ts';
@@ -25,11 +26,7 @@ export const CLOSE_MS = 10_000;
 const LAST_WRITE_MS = 1_000;
 
 /** The settings of an {@link AuditLog}. */
-export interface AuditLogSettings {
-  readonly sync: 'write' | 'second' | 'never';
-  readonly queueBytes: number;
-  readonly recordBytes: number;
-}
+export type AuditLogSettings = Pick<AuditConfig, 'sync' | 'queueBytes' | 'recordBytes'>;
 
 /** Learns what becomes of records. */
 export interface AuditLogEvents extends ChainEvents {

@@ -1,6 +1,7 @@
 import { isCode, systemCode, undefinedIfMissing } from '../thrown.ts';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { AuditConfig } from '../config/values/config.ts';
 import { StartError } from '../errors.ts';
 import { ownUser, writeFault } from '../store/disk/path-fault.ts';
 import { makeStateDir, replaceFile } from '../store/disk/state-file.ts';
@@ -178,10 +179,7 @@ export class FileSink implements AuditSink {
 }
 
 /** The bounds of a {@link FileSink}. */
-interface FileLimits {
-  readonly maxBytes: number;
-  readonly maxFiles: number;
-}
+type FileLimits = Pick<AuditConfig, 'maxBytes' | 'maxFiles'>;
 
 /** A file that was opened, and the records that were found in it or before it. */
 interface Opened {
