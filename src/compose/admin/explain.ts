@@ -209,15 +209,17 @@ const WITHHELD = 'the lock withholds it';
 /** Returns the item that a request is about, or the reasons why there is none for the principal. */
 function find(asked: Asked, { to, verdict }: JudgedRoute): Found | Nowhere {
   const { query, shown, whole } = asked;
+  if (to.kind === 'nowhere' && to.error.code === 'ambiguous-resource') {
+    return { effect: 'deny', texts: [to.error.message] };
+  }
+  const known = to.kind === 'upstream' || whole === shown ? to : route(whole, requestOf(query));
+  if (known.kind === 'nowhere' && known.error.code === 'ambiguous-resource') {
+    return { effect: 'deny', texts: [known.error.message, 'the principal may use it of none of them'] };
+  }
   if (verdict !== undefined && 'kind' in verdict.item) return { item: verdict.item };
   if (to.kind === 'upstream') {
     const own = to.upstreamTool ?? upstreamItem(METHODS[query.kind], to) ?? '';
     return { item: itemOf(whole, query.kind, to.upstream, own) };
-  }
-  if (to.error.code === 'ambiguous-resource') return { effect: 'deny', texts: [to.error.message] };
-  const known = whole === shown ? to : route(whole, requestOf(query));
-  if (known.kind === 'nowhere' && known.error.code === 'ambiguous-resource') {
-    return { effect: 'deny', texts: [known.error.message, 'the principal may use it of none of them'] };
   }
   if (known.kind === 'upstream' && upstreamIn(shown.view, known.upstream) === undefined) {
     const text = `upstream "${known.upstream}" has it, and lists nothing that the principal may use: its names are unknown`;
