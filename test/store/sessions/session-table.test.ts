@@ -183,7 +183,7 @@ test('limit sessionRecordBytesPerPrincipal: later attachments take the room of o
   assert.deepEqual(new Set(reached), new Set(['sessionRecordBytesPerPrincipal']));
 });
 
-test('limit sessionRecordBytesPerPrincipal: sessions left behind make room for later ones', OPTIONS, () => {
+test('limit sessionRecordBytesPerPrincipal: the oldest sessions make room', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const journal: SessionEntry[] = [];
   const change = (session: SessionRef, one: SessionChange) => {
