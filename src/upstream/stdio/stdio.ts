@@ -251,11 +251,13 @@ class StdioTransport implements Transport {
   /** Handles the first sign of the end. Waits a moment for the other events, which may have a better reason. */
   #awaitRest(part: string): void {
     if (this.#isFinished || this.#drainTimer !== undefined) return;
-    this.#drainTimer = setTimeout(() => {
+    const onWaited = () => {
       const isKnown = this.#group.hasExited || this.#closing !== undefined;
       const ended = () => this.#error('upstream-lost', `${part} while it was running, and was ended`);
       this.#finish(isKnown ? this.#exitError() : ended());
-    }, DRAIN_MS);
+    };
+    // If the event loop was late, the exit has happened and was not heard of yet.
+    this.#drainTimer = setTimeout(() => setImmediate(onWaited), DRAIN_MS);
   }
 
   #readLine(line: string): void {
