@@ -60,10 +60,9 @@ export class LocalSessionStore implements SessionStore {
   }
 
   async change(session: SessionRef, change: SessionChange): Promise<LimitName | undefined> {
-    const outcome = this.#table.change(session, change, Date.now());
-    if (typeof outcome === 'string') return outcome;
-    await this.#write(outcome);
-    return undefined;
+    const { entries, limit } = this.#table.change(session, change, Date.now());
+    await this.#write(entries);
+    return limit;
   }
 
   async end(session: SessionRef): Promise<boolean> {

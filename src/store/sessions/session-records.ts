@@ -21,20 +21,34 @@ function textBytes(text: string): number {
   return 2 * text.length + TEXT_BYTES;
 }
 
+type IdsByPrincipal = Map<string, Set<string>>;
+
+function addTo(ids: IdsByPrincipal, principal: string, id: string): void {
+  getOrMake(ids, principal, () => new Set()).add(id);
+}
+
+function removeFrom(ids: IdsByPrincipal, principal: string, id: string): void {
+  const own = ids.get(principal);
+  own?.delete(id);
+  if (own?.size === 0) ids.delete(principal);
+}
+
+/** Returns the first id that is not this one. */
+function otherThan(id: string, ids: ReadonlySet<string> | undefined): string | undefined {
+  return ids?.values().find((each) => each !== id);
+}
+
 /** The records of sessions by session id, with their memory per principal and in total. */
 export class SessionRecords {
   readonly #records = new Map<string, StoredRecord>();
-  readonly #bytes = new KeyedSums();
+  /** The memory of all records, by principal. */
+  readonly all = new KeyedSums();
+  /** The part of it that attachments take. */
+  readonly attachments = new KeyedSums();
   /** The ids of sessions with attachments, by principal; the one that got its last one first comes first. */
-  readonly #attached = new Map<string, Set<string>>();
-
-  get bytes(): number {
-    return this.#bytes.total;
-  }
-
-  bytesOf(principal: string): number {
-    return this.#bytes.of(principal);
-  }
+  readonly #attached: IdsByPrincipal = new Map();
+  /** The ids of sessions without subscriptions and attachments, by principal, in the order in which they became so. */
+  readonly #plain: IdsByPrincipal = new Map();
 
   /** Returns how many bytes the records grow with this text in the record of a session. */
   bytesFor(id: string, text: string): number {
@@ -78,7 +92,10 @@ export class SessionRecords {
       if (entry.level === undefined) return false;
     }
     const record = this.#records.get(id) ?? this.#create(entry);
-    if ('subscribe' in entry) return this.#addText(record, record.uris, entry.subscribe);
+    if ('subscribe' in entry) {
+      removeFrom(this.#plain, record.principal, id);
+      return this.#addText(record, record.uris, entry.subscribe);
+    }
     if ('use' in entry) return this.#addText(record, record.upstreams, entry.use);
     if ('attach' in entry) return this.#setAttachment(id, record, ...entry.attach);
     return entry.level !== undefined && this.#setLevel(record, entry.level);
@@ -99,13 +116,16 @@ export class SessionRecords {
   }
 
   #setAttachment(id: string, record: StoredRecord, upstream: string, text: string): boolean {
+    removeFrom(this.#plain, record.principal, id);
     const attached = getOrMake(this.#attached, record.principal, () => new Set());
     attached.delete(id);
     attached.add(id);
     const before = record.attachments.get(upstream);
     if (before === text) return false;
     record.attachments.set(detach(upstream), detach(text));
-    this.#grow(record, textBytes(text) - (before === undefined ? -textBytes(upstream) : textBytes(before)));
+    const bytes = textBytes(text) - (before === undefined ? -textBytes(upstream) : textBytes(before));
+    this.attachments.add(record.principal, bytes);
+    this.#grow(record, bytes);
     return true;
   }
 
@@ -114,62 +134,54 @@ export class SessionRecords {
     principal: string,
     exceptId: string,
   ): { readonly id: string; readonly expiresMs: number } | undefined {
-    const id = this.#attached
-      .get(principal)
-      ?.values()
-      .find((each) => each !== exceptId);
+    const id = otherThan(exceptId, this.#attached.get(principal));
     const record = id === undefined ? undefined : this.#records.get(id);
     if (id === undefined || record === undefined) return undefined;
-    for (const [upstream, text] of record.attachments) this.#grow(record, -textBytes(upstream) - textBytes(text));
-    record.attachments.clear();
-    this.#unattach(id, record);
-    this.#removeEmpty(id, record);
+    this.#detachAll(id, record);
+    this.#onRemoved(id, record);
     return { id, expiresMs: record.expiresMs };
   }
 
-  /**
-   * Removes the oldest records of a principal that have neither subscriptions nor attachments, until its records have at most so many bytes.
-   *
-   * @param exceptId of a session that keeps its own.
-   */
-  dropOldest(
-    principal: string,
-    exceptId: string,
-    bytes: number,
-  ): readonly { readonly id: string; readonly expiresMs: number }[] {
-    const dropped: { id: string; expiresMs: number }[] = [];
-    for (const [id, { principal: owner, uris, attachments, expiresMs }] of this.#records) {
-      if (this.bytesOf(principal) <= bytes) break;
-      if (owner !== principal || id === exceptId || uris.size > 0 || attachments.size > 0) continue;
-      this.remove(id);
-      dropped.push({ id, expiresMs });
-    }
-    return dropped;
+  /** Removes the oldest record of a principal that has neither subscriptions nor attachments. @param exceptId of a session that keeps its own. */
+  dropOldest(principal: string, exceptId: string): { readonly id: string; readonly expiresMs: number } | undefined {
+    const id = otherThan(exceptId, this.#plain.get(principal));
+    const record = id === undefined ? undefined : this.#records.get(id);
+    if (id === undefined || record === undefined) return undefined;
+    this.remove(id);
+    return { id, expiresMs: record.expiresMs };
   }
 
-  #unattach(id: string, { principal }: StoredRecord): void {
-    const attached = this.#attached.get(principal);
-    attached?.delete(id);
-    if (attached?.size === 0) this.#attached.delete(principal);
+  #detachAll(id: string, record: StoredRecord): void {
+    const { principal, attachments } = record;
+    for (const [upstream, text] of attachments) {
+      this.attachments.add(principal, -textBytes(upstream) - textBytes(text));
+      this.#grow(record, -textBytes(upstream) - textBytes(text));
+    }
+    attachments.clear();
+    removeFrom(this.#attached, principal, id);
   }
 
   #removeUri(id: string, uri: string): boolean {
     const record = this.#records.get(id);
     if (record === undefined || !record.uris.delete(uri)) return false;
     this.#grow(record, -textBytes(uri));
-    this.#removeEmpty(id, record);
+    this.#onRemoved(id, record);
     return true;
   }
 
-  #removeEmpty(id: string, { uris, upstreams, attachments, level }: StoredRecord): void {
-    if (uris.size === 0 && upstreams.size === 0 && attachments.size === 0 && level === undefined) this.remove(id);
+  /** Removes a record that has become empty. */
+  #onRemoved(id: string, { principal, uris, upstreams, attachments, level }: StoredRecord): void {
+    if (uris.size > 0 || attachments.size > 0) return;
+    if (upstreams.size === 0 && level === undefined) this.remove(id);
+    else addTo(this.#plain, principal, id);
   }
 
   remove(id: string): void {
     const record = this.#records.get(id);
     if (record === undefined) return;
+    this.#detachAll(id, record);
+    removeFrom(this.#plain, record.principal, id);
     this.#grow(record, -record.bytes);
-    this.#unattach(id, record);
     this.#records.delete(id);
   }
 
@@ -194,12 +206,13 @@ export class SessionRecords {
       bytes: 0,
     };
     this.#records.set(id, record);
+    addTo(this.#plain, record.principal, id);
     this.#grow(record, RECORD_BYTES);
     return record;
   }
 
   #grow(record: StoredRecord, bytes: number): void {
     record.bytes += bytes;
-    this.#bytes.add(record.principal, bytes);
+    this.all.add(record.principal, bytes);
   }
 }

@@ -5,7 +5,7 @@ import { EndedSerials } from './ended-serials.ts';
 import { parseId, type RecordEntry, type SessionEntry } from './session-entry.ts';
 import { SessionRecords } from './session-records.ts';
 import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from '../session-store.ts';
-import { getOrMake } from '../../map-entries.ts';
+import { getOrMake, type KeyedSums } from '../../map-entries.ts';
 
 /** Longer than any session id is valid. */
 export const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
@@ -23,6 +23,14 @@ const SWEEP_MS = 10_000;
 interface PrincipalSessions {
   next: number | undefined;
   readonly ended: EndedSerials;
+}
+
+/** The outcome of a change. */
+interface Changed {
+  /** What the journal needs, also of a change that is refused: others may have made room for it. */
+  readonly entries: readonly SessionEntry[];
+  /** The limit that forbids the change. */
+  readonly limit: LimitName | undefined;
 }
 
 /** Returns the hash of a principal, its key in the table, which does not reveal the principal. */
@@ -141,42 +149,37 @@ export class SessionTable {
   }
 
   /**
-   * Changes a record. Returns the journal entries of the change, none if nothing changes, or the limit that forbids it.
+   * Changes a record, or refuses to.
    *
-   * An attachment without room takes that of others of its principal, and another change that of records without subscriptions and attachments.
-   * Sessions that were left behind would keep out all later ones until they expire.
+   * A change without room takes that of other sessions of its principal: an attachment takes that of older attachments, and any change that of the
+   * oldest records without subscriptions and attachments. Sessions that were left behind would keep out all later ones until they expire.
    */
-  change(session: SessionRef, change: SessionChange, nowMs: number): readonly SessionEntry[] | LimitName {
-    if (nowMs >= session.expiresMs || this.isEnded(session)) return [];
+  change(session: SessionRef, change: SessionChange, nowMs: number): Changed {
+    const entries: SessionEntry[] = [];
+    if (nowMs >= session.expiresMs || this.isEnded(session)) return { entries, limit: undefined };
     let limit = this.#limitOf(session, change, nowMs);
     if (limit !== undefined) this.#onLimit(limit);
-    const dropped: SessionEntry[] = [];
     while (limit !== undefined) {
-      const mayDrop = limit === 'sessionRecordBytesPerPrincipal' || limit === 'sessionRecordBytes';
-      const entries = mayDrop ? this.#makeRoomFor(session, change) : [];
-      if (entries.length === 0) return limit;
-      dropped.push(...entries);
+      const dropped = this.#makeRoomFor(session, change, limit);
+      if (dropped === undefined) return { entries, limit };
+      entries.push(dropped);
       limit = this.#limitOf(session, change, nowMs);
     }
     const entry = entryOf(session, change);
-    return this.#records.apply(entry) ? [...dropped, entry] : dropped;
+    if (this.#records.apply(entry)) entries.push(entry);
+    return { entries, limit: undefined };
   }
 
-  /** Removes something of other sessions of the same principal. Returns the journal entries of their records; none if there is nothing to remove. */
-  #makeRoomFor(session: SessionRef, { kind }: SessionChange): readonly SessionEntry[] {
-    if (kind !== 'attach') {
-      const name = principalHash(session.principal);
-      const bytes = this.#records.bytesOf(name) * KEPT_FRACTION;
-      return this.#records.dropOldest(name, idOf(session), bytes).map((dropped) => recordEntry(dropped));
-    }
-    const entry = this.#dropAttachments(session);
-    return entry === undefined ? [] : [entry];
-  }
-
-  /** Removes the attachments that another session of the same principal has had for longest. Returns the journal entry of its record. */
-  #dropAttachments(session: SessionRef): SessionEntry | undefined {
-    const dropped = this.#records.dropAttachments(principalHash(session.principal), idOf(session));
-    return dropped === undefined ? undefined : recordEntry(dropped, this.#records.get(dropped.id));
+  /** Removes something of another session of the same principal. Returns the journal entry of its record; undefined if there is nothing to remove. */
+  #makeRoomFor(session: SessionRef, change: SessionChange, limit: LimitName): SessionEntry | undefined {
+    if (limit !== 'sessionRecordBytesPerPrincipal' && limit !== 'sessionRecordBytes') return undefined;
+    const [name, id] = [principalHash(session.principal), idOf(session)];
+    const records = this.#records;
+    const dropped =
+      this.#attachmentsLimit(session, change) === undefined
+        ? records.dropOldest(name, id)
+        : records.dropAttachments(name, id);
+    return dropped && recordEntry(dropped, records.get(dropped.id));
   }
 
   #limitOf(session: SessionRef, change: SessionChange, nowMs: number): LimitName | undefined {
@@ -189,18 +192,26 @@ export class SessionTable {
     }
     if (change.kind === 'use' && this.#records.hasUpstream(id, change.upstream)) return undefined;
     if (change.kind === 'attach' && Buffer.byteLength(change.text) > LIMITS.attachmentBytes) return 'attachmentBytes';
-    const bytes = this.#records.bytesFor(id, textOf(change));
-    const fraction = change.kind === 'attach' ? ATTACHMENTS_FRACTION : 1;
-    if (this.#bytesLimit(session.principal, bytes, fraction) === undefined) return undefined;
+    if (this.#bytesLimit(session, change) === undefined) return undefined;
     this.#sweep(nowMs);
-    return this.#bytesLimit(session.principal, bytes, fraction);
+    return this.#bytesLimit(session, change);
   }
 
-  #bytesLimit(principal: string, bytes: number, fraction: number): LimitName | undefined {
+  #bytesLimit(session: SessionRef, change: SessionChange): LimitName | undefined {
+    return this.#attachmentsLimit(session, change) ?? this.#limitIn(this.#records.all, 1, session, change);
+  }
+
+  /** Attachments have at most a part of the room, so that there is always some for what clients ask for. */
+  #attachmentsLimit(session: SessionRef, change: SessionChange): LimitName | undefined {
+    if (change.kind !== 'attach') return undefined;
+    return this.#limitIn(this.#records.attachments, ATTACHMENTS_FRACTION, session, change);
+  }
+
+  #limitIn(sums: KeyedSums, part: number, session: SessionRef, change: SessionChange): LimitName | undefined {
     const { sessionRecordBytesPerPrincipal: mostOwn, sessionRecordBytes: most } = LIMITS;
-    const own = this.#records.bytesOf(principalHash(principal));
-    if (own + bytes > mostOwn * fraction) return 'sessionRecordBytesPerPrincipal';
-    return this.#records.bytes + bytes > most * fraction ? 'sessionRecordBytes' : undefined;
+    const bytes = this.#records.bytesFor(idOf(session), textOf(change));
+    if (sums.of(principalHash(session.principal)) + bytes > mostOwn * part) return 'sessionRecordBytesPerPrincipal';
+    return sums.total + bytes > most * part ? 'sessionRecordBytes' : undefined;
   }
 
   /** Ends a session. Returns the journal entries of the change. */

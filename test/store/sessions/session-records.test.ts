@@ -14,17 +14,17 @@ test('a record counts its bytes for its owner, and removing it gives them back',
   const records = new SessionRecords();
   const expected = records.bytesFor(ANN.id, 'file:///a');
   assert.equal(records.apply({ ...ANN, subscribe: 'file:///a' }), true);
-  assert.deepEqual([records.bytes, records.bytesOf('ann'), records.bytesOf('bob')], [expected, expected, 0]);
+  assert.deepEqual([records.all.total, records.all.of('ann'), records.all.of('bob')], [expected, expected, 0]);
   const more = records.bytesFor(ANN.id, 'info');
   assert.equal(records.apply({ ...ANN, level: 'info' }), true);
   assert.equal(records.apply({ ...BOB, use: 'files' }), true);
-  assert.equal(records.bytesOf('ann'), expected + more);
-  assert.equal(records.bytes, records.bytesOf('ann') + records.bytesOf('bob'));
+  assert.equal(records.all.of('ann'), expected + more);
+  assert.equal(records.all.total, records.all.of('ann') + records.all.of('bob'));
   records.remove(ANN.id);
   records.remove(ANN.id);
-  assert.equal(records.bytesOf('ann'), 0);
+  assert.equal(records.all.of('ann'), 0);
   records.removeExpired(1_000);
-  assert.equal(records.bytes, 0);
+  assert.equal(records.all.total, 0);
 });
 
 // N-23
@@ -33,12 +33,12 @@ test('a change that changes nothing is reported, and costs nothing', () => {
   records.apply({ ...ANN, level: 'info' });
   records.apply({ ...ANN, subscribe: 'file:///a' });
   records.apply({ ...ANN, use: 'files' });
-  const { bytes } = records;
+  const bytes = records.all.total;
   assert.equal(records.apply({ ...ANN, level: 'info' }), false);
   assert.equal(records.apply({ ...ANN, subscribe: 'file:///a' }), false);
   assert.equal(records.apply({ ...ANN, use: 'files' }), false);
   assert.equal(records.apply({ ...ANN, unsubscribe: 'file:///b' }), false);
-  assert.equal(records.bytes, bytes);
+  assert.equal(records.all.total, bytes);
 });
 
 test('a record has its level, URIs and upstreams until it expires', () => {
@@ -62,5 +62,5 @@ test('a record whose last subscription is removed is gone', () => {
   records.apply({ ...ANN, subscribe: 'file:///a' });
   records.apply({ ...ANN, unsubscribe: 'file:///a' });
   assert.equal(records.get(ANN.id), undefined);
-  assert.equal(records.bytes, 0);
+  assert.equal(records.all.total, 0);
 });

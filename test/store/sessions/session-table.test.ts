@@ -117,7 +117,7 @@ function fillRecord(testing: ReturnType<typeof testTable>, session: SessionRef):
   for (let i = 0; i < LIMITS.subscriptionsPerSession; i++) {
     const uri = `${i}:`.padEnd(LIMITS.subscriptionUriBytes, 'x');
     const outcome = testing.table.change(session, { kind: 'subscribe', uri }, T0);
-    if (typeof outcome === 'string') return outcome;
+    if (outcome.limit !== undefined) return outcome.limit;
   }
   return undefined;
 }
@@ -146,16 +146,16 @@ test('limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
   assert.equal(outcomes[8], 'sessionRecordBytes');
   const late = testing.newSession('late', T0 + DAY);
   const change = { kind: 'subscribe', uri: 'x'.repeat(LIMITS.subscriptionUriBytes) } as const;
-  assert.equal(typeof testing.table.change(late, change, T0 + DAY), 'object');
+  assert.equal(testing.table.change(late, change, T0 + DAY).limit, undefined);
 });
 
 test('limit sessionRecordBytesPerPrincipal: later attachments take the room of older', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const journal: SessionEntry[] = [];
   const change = (session: SessionRef, one: SessionChange) => {
-    const outcome = table.change(session, one, T0);
-    if (typeof outcome === 'string') assert.fail(outcome);
-    journal.push(...outcome);
+    const { entries, limit } = table.change(session, one, T0);
+    assert.equal(limit, undefined);
+    journal.push(...entries);
   };
   const attach = (session: SessionRef, upstream: string) =>
     change(session, { kind: 'attach', upstream, text: 'x'.repeat(LIMITS.attachmentBytes) });
@@ -187,9 +187,9 @@ test('limit sessionRecordBytesPerPrincipal: the oldest sessions make room', OPTI
   const { table, reached, newSession } = testTable();
   const journal: SessionEntry[] = [];
   const change = (session: SessionRef, one: SessionChange) => {
-    const outcome = table.change(session, one, T0);
-    if (typeof outcome === 'string') assert.fail(outcome);
-    journal.push(...outcome);
+    const { entries, limit } = table.change(session, one, T0);
+    assert.equal(limit, undefined);
+    journal.push(...entries);
   };
   const subscribed = newSession('p');
   change(subscribed, { kind: 'subscribe', uri: 'file:///a' });
@@ -209,4 +209,25 @@ test('limit sessionRecordBytesPerPrincipal: the oldest sessions make room', OPTI
     assert.equal(one.load(latest, T0)?.logLevel, 'debug');
     assert.equal(one.load(other, T0)?.logLevel, 'info');
   }
+});
+
+test('limit sessionRecordBytesPerPrincipal: sessions left behind keep out no attachments', OPTIONS, () => {
+  const { table, newSession } = testTable();
+  const attach = (session: SessionRef, text: string) =>
+    table.change(session, { kind: 'attach', upstream: 'up', text }, T0);
+  const live = newSession('p');
+  attach(live, 'x'.repeat(400));
+  const left = (n: number) => {
+    for (let i = 0; i < n; i++) {
+      const session = newSession('p');
+      table.change(session, { kind: 'use', upstream: 'remote' }, T0);
+      table.change(session, { kind: 'level', level: 'info' }, T0);
+    }
+  };
+  left(15_000);
+  const later = newSession('p');
+  assert.equal(attach(later, 'y'.repeat(400)).limit, undefined);
+  left(15_000);
+  assert.equal(attach(newSession('p'), 'z'.repeat(400)).limit, undefined);
+  for (const session of [live, later]) assert.equal(table.load(session, T0)?.attachments?.length, 1);
 });
