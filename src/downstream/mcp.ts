@@ -306,10 +306,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   #answerModern({ outgoing, form, lookup, text }: Posting, request: Request, caller: ModernCaller): Response {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN && isModernRevision(caller.revision);
-    const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
-    if (tooMany !== undefined) return refuse(tooMany, request.id);
     const body = this.#hold(request, caller, text);
     if (body instanceof GatewayError) return refuse(body, request.id);
+    const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
+    if (tooMany !== undefined) {
+      body?.release();
+      return refuse(tooMany, request.id);
+    }
     // A stream stays open for hours, and must not keep the text of its request.
     const replied = isListen ? { ...request, id: detach(request.id), method: LISTEN, params: undefined } : request;
     const reply = new ModernReply(outgoing, replied, caller, form, this, body);

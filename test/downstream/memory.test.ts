@@ -375,16 +375,20 @@ test('a large subscriptions/listen counts until it is acknowledged', OPTIONS, as
   });
   await using gateway = await openGateway(
     { up: { url: upstream.url } },
-    { limits: { body: '512KiB', bodyTotal: '1MiB' } },
+    { limits: { body: '512KiB', bodyTotal: '1MiB', streamsPerPrincipal: 2 } },
   );
   const held = async () => Number(/^linkspan_held_bytes\{kind="running"\} (\d+)$/m.exec(await gateway.metrics())?.[1]);
   const filter = { notifications: { resourceSubscriptions: ['up+file:///a'] }, pad: PAD };
   const opening = modernEvents(gateway.url, 'subscriptions/listen', filter);
   await waitUntil(() => subscribing !== undefined);
   assert.ok((await held()) > PAD.length);
+  const refused = await modernPost(gateway.url, 'subscriptions/listen', filter);
+  assert.equal(refused.status, 503, refused.text);
   subscribing?.response.writeHead(200, { 'content-type': 'application/json' }).end(resultText(subscribing.id, {}));
   const stream = await opening;
   await stream.until(({ seen }) => seen.length > 0);
   assert.equal(await held(), 0);
-  stream.close();
+  const other = await modernEvents(gateway.url, 'subscriptions/listen', { notifications: {} });
+  await other.until(({ seen }) => seen.length > 0);
+  for (const one of [stream, other]) one.close();
 });
