@@ -66,7 +66,8 @@ export async function lock(options: LockOptions): Promise<number> {
   if (!check && pinned.length > 0 && others.length > 0 && others.length === before?.size) {
     throw new CliError(
       EXIT.failed,
-      `the lock file ${file} has none of the upstreams of ${config.file}, but those of another config: ${others.join(', ')}. Set gateway.lock.file of this one, or remove the lock file`,
+      `the lock file ${file} has none of the upstreams of ${config.file}, but others: ${others.join(', ')}. ` +
+        'If they are of another config, set gateway.lock.file of this one; else remove the lock file',
     );
   }
   const listed = await listErasOnce({ ...config, upstreams: pinned, profiles: [] });

@@ -190,7 +190,7 @@ function keysOf(before: Config, after: Config): ReadonlyMap<string, Compared> {
     const distinct = new Map(pairs.map((pair) => [JSON.stringify(pair), pair]));
     for (const [was, is] of distinct.values()) {
       if (!granted.has(name) && isDeepStrictEqual(was, is)) continue;
-      const change = `groups ${was.join(', ')} → ${is.join(', ')}`;
+      const change = `groups ${was.join(', ') || 'none'} → ${is.join(', ') || 'none'}`;
       const key = distinct.size === 1 ? `key ${name}` : `key ${name} (${change})`;
       const who = { key, label: name, keyName: name, scopes: [] };
       found.set(key, [

@@ -71,7 +71,8 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
   if (open.isNew === true) throw new CliError(EXIT.failed, noFile(open.store.place, options));
   await open.store.change((keys) => {
     const old = keys.filter((other) => other.name === name && !isExpired(other, nowMs));
-    const last = old.at(-1);
+    // A store may have no order. Of keys without a time, the last one counts.
+    const [last] = old.toReversed().toSorted((a, b) => (b.createdAt ?? '').localeCompare(a.createdAt ?? ''));
     if (last === undefined) {
       throw new CliError(
         EXIT.failed,

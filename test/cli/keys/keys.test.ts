@@ -70,6 +70,15 @@ test('key rotate takes another lifetime, and keeps that of a key without an end'
   assert.match((await key('rotate', 'endless', '--expires', '2099-01-31')).stderr, /expires at 2099-01-31T00/);
 });
 
+test('key rotate renews the latest key of a name, wherever the file has it', OPTIONS, async () => {
+  await key('create', 'twice');
+  await key('rotate', 'twice', '--grace', '1d');
+  // A file that another program has written, or Redis, has no order.
+  const { keys, ...others } = JSON.parse(await readFile(file(), 'utf8'));
+  await writeFile(file(), JSON.stringify({ ...others, keys: keys.toReversed() }));
+  assert.match((await key('rotate', 'twice')).stderr, /never expires/);
+});
+
 test('key revoke removes the keys of a name, or the one of an id', OPTIONS, async () => {
   const ids: string[] = [];
   for (const name of ['gone', 'other']) {
