@@ -151,8 +151,8 @@ export class SessionTable {
   /**
    * Changes a record, or refuses to.
    *
-   * A change without room takes that of other sessions of its principal: an attachment takes that of older attachments, and any change that of the
-   * oldest records without subscriptions and attachments. Sessions that were left behind would keep out all later ones until they expire.
+   * A change without room takes that of other sessions of its principal. An attachment takes that of older attachments. Any change takes that of
+   * the oldest records without subscriptions and attachments. Sessions that were left behind would keep out all later ones until they expire.
    */
   change(session: SessionRef, change: SessionChange, nowMs: number): Changed {
     const entries: SessionEntry[] = [];

@@ -211,7 +211,7 @@ test('limit sessionRecordBytesPerPrincipal: the oldest sessions make room', OPTI
   }
 });
 
-test('limit sessionRecordBytesPerPrincipal: sessions left behind keep out no attachments', OPTIONS, () => {
+test('limit sessionRecordBytesPerPrincipal: attachments have a part of their own', OPTIONS, () => {
   const { table, newSession } = testTable();
   const attach = (session: SessionRef, text: string) =>
     table.change(session, { kind: 'attach', upstream: 'up', text }, T0);
