@@ -21,6 +21,12 @@ function textBytes(text: string): number {
   return 2 * text.length + TEXT_BYTES;
 }
 
+/** The session whose record has lost something. */
+interface Dropped {
+  readonly id: string;
+  readonly expiresMs: number;
+}
+
 type IdsByPrincipal = Map<string, Set<string>>;
 
 function addTo(ids: IdsByPrincipal, principal: string, id: string): void {
@@ -31,11 +37,6 @@ function removeFrom(ids: IdsByPrincipal, principal: string, id: string): void {
   const own = ids.get(principal);
   own?.delete(id);
   if (own?.size === 0) ids.delete(principal);
-}
-
-/** Returns the first id that is not this one. */
-function otherThan(id: string, ids: ReadonlySet<string> | undefined): string | undefined {
-  return ids?.values().find((each) => each !== id);
 }
 
 /** The records of sessions by session id, with their memory per principal and in total. */
@@ -117,9 +118,8 @@ export class SessionRecords {
 
   #setAttachment(id: string, record: StoredRecord, upstream: string, text: string): boolean {
     removeFrom(this.#plain, record.principal, id);
-    const attached = getOrMake(this.#attached, record.principal, () => new Set());
-    attached.delete(id);
-    attached.add(id);
+    removeFrom(this.#attached, record.principal, id);
+    addTo(this.#attached, record.principal, id);
     const before = record.attachments.get(upstream);
     if (before === text) return false;
     record.attachments.set(detach(upstream), detach(text));
@@ -130,25 +130,33 @@ export class SessionRecords {
   }
 
   /** Removes the attachments of the session of a principal that got its last one first. @param exceptId of a session that keeps its own. */
-  dropAttachments(
-    principal: string,
-    exceptId: string,
-  ): { readonly id: string; readonly expiresMs: number } | undefined {
-    const id = otherThan(exceptId, this.#attached.get(principal));
-    const record = id === undefined ? undefined : this.#records.get(id);
-    if (id === undefined || record === undefined) return undefined;
-    this.#detachAll(id, record);
-    this.#onRemoved(id, record);
-    return { id, expiresMs: record.expiresMs };
+  dropAttachments(principal: string, exceptId: string): Dropped | undefined {
+    const found = this.#firstOf(this.#attached, principal, exceptId);
+    if (found === undefined) return undefined;
+    this.#detachAll(found.id, found.record);
+    this.#onRemoved(found.id, found.record);
+    return { id: found.id, expiresMs: found.record.expiresMs };
   }
 
   /** Removes the oldest record of a principal that has neither subscriptions nor attachments. @param exceptId of a session that keeps its own. */
-  dropOldest(principal: string, exceptId: string): { readonly id: string; readonly expiresMs: number } | undefined {
-    const id = otherThan(exceptId, this.#plain.get(principal));
+  dropOldest(principal: string, exceptId: string): Dropped | undefined {
+    const found = this.#firstOf(this.#plain, principal, exceptId);
+    if (found === undefined) return undefined;
+    this.remove(found.id);
+    return { id: found.id, expiresMs: found.record.expiresMs };
+  }
+
+  #firstOf(
+    ids: IdsByPrincipal,
+    principal: string,
+    exceptId: string,
+  ): { readonly id: string; readonly record: StoredRecord } | undefined {
+    const id = ids
+      .get(principal)
+      ?.values()
+      .find((each) => each !== exceptId);
     const record = id === undefined ? undefined : this.#records.get(id);
-    if (id === undefined || record === undefined) return undefined;
-    this.remove(id);
-    return { id, expiresMs: record.expiresMs };
+    return id === undefined || record === undefined ? undefined : { id, record };
   }
 
   #detachAll(id: string, record: StoredRecord): void {

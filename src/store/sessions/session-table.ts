@@ -27,7 +27,7 @@ interface PrincipalSessions {
 
 /** The outcome of a change. */
 interface Changed {
-  /** What the journal needs, also of a change that is refused: others may have made room for it. */
+  /** The journal entries of the change. A refused one has some too, if others have made room for it. */
   readonly entries: readonly SessionEntry[];
   /** The limit that forbids the change. */
   readonly limit: LimitName | undefined;

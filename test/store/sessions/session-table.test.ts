@@ -149,14 +149,26 @@ test('limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
   assert.equal(testing.table.change(late, change, T0 + DAY).limit, undefined);
 });
 
+/** Returns a function that makes changes, none of which may be refused, and one that returns the table of their journal. */
+function journaling(table: SessionTable) {
+  const journal: SessionEntry[] = [];
+  return {
+    change: (session: SessionRef, one: SessionChange) => {
+      const { entries, limit } = table.change(session, one, T0);
+      assert.equal(limit, undefined);
+      journal.push(...entries);
+    },
+    replayed: () => {
+      const other = new SessionTable(() => undefined, T0);
+      for (const entry of journal) other.apply(entry);
+      return other;
+    },
+  };
+}
+
 test('limit sessionRecordBytesPerPrincipal: later attachments take the room of older', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
-  const journal: SessionEntry[] = [];
-  const change = (session: SessionRef, one: SessionChange) => {
-    const { entries, limit } = table.change(session, one, T0);
-    assert.equal(limit, undefined);
-    journal.push(...entries);
-  };
+  const { change, replayed } = journaling(table);
   const attach = (session: SessionRef, upstream: string) =>
     change(session, { kind: 'attach', upstream, text: 'x'.repeat(LIMITS.attachmentBytes) });
   const other = newSession('other');
@@ -171,9 +183,7 @@ test('limit sessionRecordBytesPerPrincipal: later attachments take the room of o
     latest = newSession('p');
     attach(latest, 'up');
   }
-  const replayed = new SessionTable(() => undefined, T0);
-  for (const entry of journal) replayed.apply(entry);
-  for (const one of [table, replayed]) {
+  for (const one of [table, replayed()]) {
     const attached = [first, second, third, latest, other].map((session) => one.load(session, T0)?.attachments?.length);
     assert.deepEqual(attached, [2, undefined, undefined, 1, 1]);
     assert.equal(one.load(first, T0)?.logLevel, 'info');
@@ -185,12 +195,7 @@ test('limit sessionRecordBytesPerPrincipal: later attachments take the room of o
 
 test('limit sessionRecordBytesPerPrincipal: the oldest sessions make room', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
-  const journal: SessionEntry[] = [];
-  const change = (session: SessionRef, one: SessionChange) => {
-    const { entries, limit } = table.change(session, one, T0);
-    assert.equal(limit, undefined);
-    journal.push(...entries);
-  };
+  const { change, replayed } = journaling(table);
   const subscribed = newSession('p');
   change(subscribed, { kind: 'subscribe', uri: 'file:///a' });
   const [first, other] = [newSession('p'), newSession('other')];
@@ -201,9 +206,7 @@ test('limit sessionRecordBytesPerPrincipal: the oldest sessions make room', OPTI
     change(latest, { kind: 'use', upstream: 'up' });
     change(latest, { kind: 'level', level: 'debug' });
   }
-  const replayed = new SessionTable(() => undefined, T0);
-  for (const entry of journal) replayed.apply(entry);
-  for (const one of [table, replayed]) {
+  for (const one of [table, replayed()]) {
     assert.deepEqual(one.load(subscribed, T0)?.subscriptions, ['file:///a']);
     assert.equal(one.load(first, T0), undefined);
     assert.equal(one.load(latest, T0)?.logLevel, 'debug');
