@@ -7,7 +7,6 @@ import type { Settings } from '../config/values/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { detach } from '../json/kept-text.ts';
 import { isRetry } from '../protocol/input-required.ts';
-import { isModernRevision } from '../protocol/revisions.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import {
@@ -73,6 +72,8 @@ interface Posting {
   readonly principal: Principal;
   readonly form: AnswerForm;
   readonly lookup: HeaderLookup;
+  /** True for a subscription. */
+  readonly isListen: boolean;
   /** The body. */
   readonly text: string;
 }
@@ -220,7 +221,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     // A subscription is a stream by its nature.
     const isListen = posted.kind === 'modern' && posted.request.method === LISTEN;
     const isJson = form === 'any' && jsonAnswers.includes(view) && !isListen;
-    const posting: Posting = { outgoing, view, principal, form: isJson ? 'json' : form, lookup, text };
+    const posting: Posting = { outgoing, view, principal, form: isJson ? 'json' : form, lookup, isListen, text };
     if (this.#isDraining) {
       const passedOn = await this.#forwarder.forwardPost(outgoing, view, admitted, posted, text);
       if (passedOn !== undefined) return passedOn;
@@ -303,9 +304,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
   }
 
-  #answerModern({ outgoing, form, lookup, text }: Posting, request: Request, caller: ModernCaller): Response {
+  #answerModern({ outgoing, form, lookup, isListen, text }: Posting, request: Request, caller: ModernCaller): Response {
     const principal = caller.principal.key;
-    const isListen = request.method === LISTEN && isModernRevision(caller.revision);
     const body = this.#hold(request, caller, text);
     if (body instanceof GatewayError) return refuse(body, request.id);
     const tooMany = isListen ? this.streams.listenCounts.add(principal) : undefined;
