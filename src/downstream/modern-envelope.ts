@@ -26,7 +26,7 @@ export function headerLookup(headers: IncomingHttpHeaders): HeaderLookup {
   };
 }
 
-/** What a request without a session says about its client. */
+/** The client as a request without a session describes it. */
 type ClientDescription = Omit<Envelope, 'version'> & { readonly version: Revision };
 
 /** Returns the description of a client that says no more than a revision. */

@@ -6,7 +6,7 @@ import type { LastLists } from './last-lists.ts';
 
 type Judged = Pick<Config, 'rates' | 'repeats' | 'upstreams' | 'profiles' | 'names'>;
 
-/** What a rate holds for. */
+/** The endpoints and upstreams of a rate. */
 type Scope = Pick<RateConfig, 'endpoints' | 'upstreams'>;
 
 /**
