@@ -90,9 +90,14 @@ export function inputOf(posted: ClassifiedPost): ClientInput | undefined {
   return 'input' in posted ? posted.input : undefined;
 }
 
+/** Returns the request of an input; undefined for a batch, and for every other message. */
+export function requestIn(input: ClientInput | MessageError | undefined): Request | undefined {
+  return input !== undefined && 'kind' in input && input.kind === 'request' ? input : undefined;
+}
+
 /** Returns the request id for the refusal of this input. */
 export function idOf(input: ClientInput | undefined): Id {
-  return input !== undefined && 'kind' in input && input.kind === 'request' ? input.id : 'null';
+  return requestIn(input)?.id ?? 'null';
 }
 
 /** Returns the kind of a legacy input without a session, at a gateway that does not require one. */
@@ -129,14 +134,10 @@ export function classify(
     const answer = input.isResponse ? invalidAnswer(input) : undefined;
     return { kind: 'refused', error: toRefusal(input), id: refusedId(input), limit, answer };
   }
-  const modern =
-    'kind' in input && (input.kind === 'request' || input.kind === 'notification')
-      ? readModern(input, lookup)
-      : undefined;
+  const modern = 'kind' in input ? readModern(input, lookup) : undefined;
   if (modern !== undefined) return modern;
-  if ('kind' in input && input.kind === 'request' && input.method === 'initialize') {
-    return { kind: 'initialize', request: input };
-  }
+  const request = requestIn(input);
+  if (request?.method === 'initialize') return { kind: 'initialize', request };
   const session = sessionOf(headers);
   if (session instanceof GatewayError && session.code === 'session-required' && !isSessionRequired) {
     return sessionless(input, headers.version);
@@ -155,10 +156,7 @@ export function refuseBatch(
       message: 'only revision 2025-03-26 has batches; send one message at a time',
     });
   }
-  const initializes = items.some(
-    (item) => !(item instanceof MessageError) && item.kind === 'request' && item.method === 'initialize',
-  );
-  return initializes
+  return items.some((item) => requestIn(item)?.method === 'initialize')
     ? new GatewayError('invalid-request', { message: 'initialize cannot be part of a batch' })
     : undefined;
 }

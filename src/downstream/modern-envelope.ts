@@ -4,7 +4,7 @@ import type { ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
-import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
+import type { Id, Message, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/framing/mcp-headers.ts';
 import { isModernRevision, type LegacyRevision, MODERN_REVISIONS, type Revision } from '../protocol/revisions.ts';
 import { getOrMake } from '../map-entries.ts';
@@ -59,10 +59,7 @@ function unsupported(requested: string): GatewayError {
   return new GatewayError('unsupported-revision', { message, data: { supported: MODERN_REVISIONS, requested } });
 }
 
-function readRequestEnvelope(
-  message: Request | Notification,
-  lookup: HeaderLookup | undefined,
-): Envelope | GatewayError | undefined {
+function readRequestEnvelope(message: Request, lookup: HeaderLookup | undefined): Envelope | GatewayError | undefined {
   const header = lookup?.(VERSION)?.trim();
   const reading = readEnvelope(message.params);
   if (reading.kind === 'none') {
@@ -87,13 +84,14 @@ function readRequestEnvelope(
  * @param lookup the request's headers; undefined over stdio.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
  */
-export function readModern(message: Request | Notification, lookup: HeaderLookup | undefined): ModernInput | undefined {
+export function readModern(message: Message, lookup: HeaderLookup | undefined): ModernInput | undefined {
   const id = message.kind === 'request' ? message.id : 'null';
   try {
     if (message.kind === 'notification') {
       const isModern = isModernRevision(lookup?.(VERSION)?.trim()) || readEnvelope(message.params).kind !== 'none';
       return isModern ? { kind: 'ignored', message } : undefined;
     }
+    if (message.kind !== 'request') return undefined;
     const envelope = readRequestEnvelope(message, lookup);
     if (envelope === undefined) return undefined;
     if (envelope instanceof GatewayError) return { kind: 'refused', error: envelope, id };

@@ -2,33 +2,34 @@ import type { Load, LoadRefusal, Work } from '../load/load.ts';
 import { isRetry } from '../protocol/input-required.ts';
 import type { Id, Message, MessageError, Request } from '../protocol/jsonrpc.ts';
 import { refuse } from './admission/refusal.ts';
-import type { ClassifiedPost, ClientInput } from './classify.ts';
+import { type ClassifiedPost, type ClientInput, requestIn } from './classify.ts';
 import { readModern } from './modern-envelope.ts';
 
 /** Methods that cost work at an upstream. */
 const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
 
 /** Returns the work that a request begins; undefined if it costs little, or ends work. */
-function workOf({ method }: Request): Work | undefined {
+function workOf(request: Request | undefined): Work | undefined {
+  const method = request?.method ?? '';
   if (method === 'initialize') return 'session';
   if (method === 'subscriptions/listen') return 'stream';
   return CALLS.has(method) ? 'call' : undefined;
 }
 
 function isCall(item: Message | MessageError): boolean {
-  return 'kind' in item && item.kind === 'request' && workOf(item) === 'call';
+  return workOf(requestIn(item)) === 'call';
 }
 
 /** Returns the work that an input of a session begins. A batch begins work if it does nothing else. */
 function workIn(input: ClientInput): Work | undefined {
-  if ('kind' in input) return input.kind === 'request' ? workOf(input) : undefined;
+  if ('kind' in input) return workOf(requestIn(input));
   return input.length > 0 && input.every(isCall) ? 'call' : undefined;
 }
 
 /** Returns whether an input without headers of its own is a retry that continues a call. Only clients of 2026-07-28 have retries. */
 export function continuesCall(input: ClientInput): boolean {
-  if (!('kind' in input) || input.kind !== 'request' || !isRetry(input.params)) return false;
-  return readModern(input, undefined)?.kind === 'modern';
+  const request = requestIn(input);
+  return request !== undefined && isRetry(request.params) && readModern(request, undefined)?.kind === 'modern';
 }
 
 /** Returns the work that a POST begins. A retry with answers continues a call; only clients of 2026-07-28 have retries. */

@@ -20,7 +20,7 @@ import {
   responseText,
 } from '../protocol/jsonrpc.ts';
 import { callerOf, readModern } from './modern-envelope.ts';
-import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
+import { refuseBatch, refusedId, requestIn, type ClientInput, toRefusal } from './classify.ts';
 import { LISTEN } from './modern-reply.ts';
 import type { RunningBody } from './memory/running-bodies.ts';
 import type { OpenStreams } from './streams/open-streams.ts';
@@ -92,7 +92,8 @@ export class Peer {
       }
     } catch (thrown) {
       log.error({ err: thrown }, 'message could not be handled');
-      if ('kind' in input && input.kind === 'request') sink.send(errorText(thrown, input.id));
+      const request = requestIn(input);
+      if (request !== undefined) sink.send(errorText(thrown, request.id));
     } finally {
       this.#inputCount--;
     }
@@ -132,7 +133,6 @@ export class Peer {
       call.cancel(input.params && carriedParams(input.params));
       return true;
     }
-    if (input.kind !== 'request' && input.kind !== 'notification') return false;
     const modern = readModern(input, undefined);
     if (modern === undefined) return false;
     if (modern.kind === 'refused') this.#parts.sink.send(this.#refuse(modern.error, principal, modern.id));

@@ -9,7 +9,7 @@ import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
 import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
-import { idOf, readInput, refusedId, toRefusal } from './classify.ts';
+import { idOf, readInput, refusedId, requestIn, toRefusal } from './classify.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
 import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
@@ -160,16 +160,16 @@ export class SseEndpoint {
       if (input.isResponse) await client.peer.receive(invalidAnswer(input), this.#parts.currentOf(principal));
       return refuse(this.#record(toRefusal(input), client.view, principal), refusedId(input));
     }
-    if (this.#isDraining && 'kind' in input && input.kind === 'request') {
+    const request = requestIn(input);
+    if (this.#isDraining && request !== undefined) {
       const draining = new GatewayError('draining');
-      return refuse(continuesCall(input) ? failureOfRetry(draining) : draining, input.id);
+      return refuse(continuesCall(input) ? failureOfRetry(draining) : draining, request.id);
     }
     const refusal = refusalOfInput(this.#parts.load, input);
     if (refusal !== undefined) {
       this.#record(refusal.error, client.view, principal);
       return refuseForLoad(refusal, idOf(input));
     }
-    const request = 'kind' in input && input.kind === 'request' ? input : undefined;
     const isCounted = request !== undefined || !('kind' in input);
     const body = isCounted ? memory.running.hold(principal.key, text, request) : undefined;
     if (body instanceof GatewayError) return refuse(this.#record(body, client.view, principal), idOf(input));
