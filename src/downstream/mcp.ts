@@ -65,11 +65,12 @@ export interface McpParts extends StreamsParts {
   onFailure(thrown: unknown, outgoing: ClientResponse): Response;
 }
 
+/** The principal of a request, and the view that it is for. */
+type Sender = Pick<ModernCaller, 'view' | 'principal'>;
+
 /** A POST that is being answered. */
-interface Posting {
+interface Posting extends Sender {
   readonly outgoing: ClientResponse;
-  readonly view: string;
-  readonly principal: Principal;
   readonly form: AnswerForm;
   readonly lookup: HeaderLookup;
   /** True for a subscription. */
@@ -132,17 +133,16 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** Counts the body of a request that another process has passed on, or returns its refusal because of the load of this one. */
   beginForwarded(request: Request, caller: ModernCaller, text: string): RunningBody | GatewayError | undefined {
-    const { principal, view } = caller;
     const error = refusalOfForwarded(this.#parts.load, request)?.error;
     if (error === undefined) return this.#hold(request, caller, text);
-    this.#parts.refusals?.record({ error, view, principal });
+    this.#record(error, caller);
     return error;
   }
 
   /** Counts the body of a modern request until it is released. Returns undefined if that is not needed, or the refusal. */
-  #hold(request: Request, { principal, view }: ModernCaller, text: string): RunningBody | GatewayError | undefined {
-    const body = this.memory.running.hold(principal.key, text, request);
-    if (body instanceof GatewayError) this.#parts.refusals?.record({ error: body, view, principal });
+  #hold(request: Request, caller: ModernCaller, text: string): RunningBody | GatewayError | undefined {
+    const body = this.memory.running.hold(caller.principal.key, text, request);
+    if (body instanceof GatewayError) this.#record(body, caller);
     return body;
   }
 
@@ -199,19 +199,19 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const limits = { limitBytes: bodyBytes, budget: this.memory.bodies, principal: admitted.principal.key };
     const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
-    const lookup = headerLookup(env.incoming.headers);
-    return await this.post(env.outgoing, view, admitted, form, lookup, text);
+    return await this.post(env.outgoing, view, admitted, form, text);
   }
 
+  /** Answers a POST whose body was read. */
   async post(
     outgoing: ClientResponse,
     view: string,
     admitted: Admitted,
     form: AnswerForm,
-    lookup: HeaderLookup,
     text: string,
   ): Promise<Response> {
     const { headers } = admitted;
+    const lookup = headerLookup(outgoing.req.headers);
     // The credentials may have been revoked, or got other rights, while the body was received.
     const challenge = this.#parts.challengeIfOver(admitted.principal, endpointPath(view));
     if (challenge !== undefined) return refuseOver(challenge);
@@ -228,13 +228,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
     const shed = refusalOfPost(this.#parts.load, posted);
     if (shed !== undefined) {
-      this.#parts.refusals?.record({ error: shed.error, view, principal });
+      this.#record(shed.error, posting);
       return refuseForLoad(shed, idOf(inputOf(posted)));
     }
     switch (posted.kind) {
       case 'refused':
         if ('limit' in posted && posted.limit !== undefined) this.metrics.countLimit(posted.limit);
-        this.#parts.refusals?.record({ error: posted.error, view, principal });
+        this.#record(posted.error, posting);
         if (posted.answer !== undefined && headers.sessionId !== undefined) {
           const session = await this.#find(headers.sessionId, principal, view);
           if (!(session instanceof GatewayError)) this.#parts.front.handleResponse(session, posted.answer);
@@ -260,23 +260,21 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'session': {
         const found = this.#find(posted.sessionId, principal, view);
         const session = found instanceof Promise ? await found : found;
-        if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
+        if (session instanceof GatewayError) return this.#refuse(session, posting, idOf(posted.input));
         return await this.#inSession(posting, session, posted.input);
       }
     }
   }
 
-  #inSession(posting: Posting, session: SessionOrRefusal, input: ClientInput): Response | Promise<Response> {
-    if (session instanceof GatewayError) return refuse(session, idOf(input));
+  #inSession(posting: Posting, session: ClientSession, input: ClientInput): Response | Promise<Response> {
     if (!('kind' in input)) return this.#converseInBatch(posting, session, input);
     if (input.kind !== 'request') {
       this.#onNotification(session, input);
       return writeAccepted(posting.outgoing);
     }
     if (this.#refusesRequests) return refuse(new GatewayError('draining'), input.id);
-    const { view, principal, text } = posting;
-    const body = this.memory.running.hold(principal.key, text);
-    if (body instanceof GatewayError) return this.#refuse(body, view, principal, input.id);
+    const body = this.memory.running.hold(posting.principal.key, posting.text);
+    if (body instanceof GatewayError) return this.#refuse(body, posting, input.id);
     void this.#converse(posting, session, input, body);
     return RESPONSE_ALREADY_SENT;
   }
@@ -334,16 +332,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     writeResponse(outgoing, this.#parts.onFailure(thrown, outgoing));
   }
 
-  async #initialize(
-    { outgoing, view, principal, form }: Posting,
-    request: Request,
-    sessionId: string | undefined,
-  ): Promise<Response> {
+  async #initialize(posting: Posting, request: Request, sessionId: string | undefined): Promise<Response> {
+    const { outgoing, view, principal, form } = posting;
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
     // Clients that name an ended session may open a new one.
     if (sessionId !== undefined && !((await this.#find(sessionId, principal, view)) instanceof GatewayError)) {
       const message = 'this session is initialized already; send initialize without Mcp-Session-Id to open another';
-      return this.#refuse(new GatewayError('invalid-request', { message }), view, principal, request.id);
+      return this.#refuse(new GatewayError('invalid-request', { message }), posting, request.id);
     }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
     const challenge = this.#parts.challengeIfOver(principal, endpointPath(view));
@@ -361,22 +356,28 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return RESPONSE_ALREADY_SENT;
   }
 
-  #refuse(error: GatewayError, view: string, principal: Principal, id?: Id): Response {
-    this.#parts.refusals?.record({ error, view, principal });
+  /** Records a refusal, and returns it as a response. */
+  #refuse(error: GatewayError, by: Sender, id?: Id): Response {
+    this.#record(error, by);
     return refuse(error, id);
   }
 
+  #record(error: GatewayError, { view, principal }: Sender): void {
+    this.#parts.refusals?.record({ error, view, principal });
+  }
+
   async #converseInBatch(
-    { outgoing, view, form, lookup, principal, text }: Posting,
+    posting: Posting,
     session: ClientSession,
     items: readonly (Message | MessageError)[],
   ): Promise<Response> {
+    const { outgoing, form, lookup, principal, text } = posting;
     const { front } = this.#parts;
     for (const item of items) {
       if (item instanceof MessageError && item.limit !== undefined) this.metrics.countLimit(item.limit);
     }
     const refused = refuseBatch(items, session.caller.revision);
-    if (refused !== undefined) return this.#refuse(refused, view, principal);
+    if (refused !== undefined) return this.#refuse(refused, posting);
     const expected = items.filter((item) => item instanceof MessageError || item.kind === 'request').length;
     if (expected > 0 && this.#refusesRequests) return refuse(new GatewayError('draining'));
     if (expected === 0) {
@@ -386,14 +387,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return writeAccepted(outgoing);
     }
     const body = this.memory.running.hold(principal.key, text);
-    if (body instanceof GatewayError) return this.#refuse(body, view, principal);
+    if (body instanceof GatewayError) return this.#refuse(body, posting);
     const reply = new Reply(outgoing, { session, form, request: undefined, expected }, this);
     await Promise.all(
       items.map(async (item) => {
         if (item instanceof MessageError) {
           if (item.isResponse) front.handleResponse(session, invalidAnswer(item));
           const error = toRefusal(item);
-          this.#parts.refusals?.record({ error, view, principal });
+          this.#record(error, posting);
           reply.answer(refusedId(item), toAnswer(error));
         } else if (item.kind === 'request')
           reply.answer(item.id, await front.handleRequest(session, item, reply, lookup, principal));
@@ -459,14 +460,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return RESPONSE_ALREADY_SENT;
   }
 
-  async #sessionOf(
-    headers: Admitted['headers'],
-    principal: Principal,
-    view: string,
-  ): Promise<ClientSession | GatewayError> {
+  async #sessionOf(headers: Admitted['headers'], principal: Principal, view: string): Promise<SessionOrRefusal> {
     const id = sessionOf(headers);
     const session = id instanceof GatewayError ? id : await this.#find(id, principal, view);
-    if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
+    if (session instanceof GatewayError) this.#record(session, { view, principal });
     return session;
   }
 

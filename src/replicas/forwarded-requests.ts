@@ -7,7 +7,6 @@ import { postedText, refuseMedia } from '../downstream/admission/posted-text.ts'
 import { refuse, writeResponse } from '../downstream/admission/refusal.ts';
 import type { Endpoints } from '../downstream/http/app.ts';
 import { LISTEN } from '../downstream/modern-reply.ts';
-import { headerLookup } from '../downstream/modern-envelope.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
 import type { Front, ModernCall, ModernSink } from '../gateway/front/front.ts';
@@ -93,15 +92,8 @@ function answerWhole(
   const form = postForm(headers.accept);
   if (form === undefined || refuseMedia(headers) !== undefined) return undefined;
   if (body.length > bodyBytes() || !isUtf8(body)) return undefined;
-  const lookup = headerLookup(incoming.headers);
-  return endpoints.mcp.post(
-    outgoing,
-    view,
-    { headers, principal, passedOn: { target, hops: hops + 1 } },
-    form,
-    lookup,
-    body.toString(),
-  );
+  const admitted = { headers, principal, passedOn: { target, hops: hops + 1 } };
+  return endpoints.mcp.post(outgoing, view, admitted, form, body.toString());
 }
 
 /** Answers a request of a client as the edge does after admission. */

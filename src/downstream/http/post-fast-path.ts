@@ -5,7 +5,6 @@ import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission } from '../admission/admission.ts';
 import type { McpEndpoint } from '../mcp.ts';
 import { postForm } from '../admission/accept.ts';
-import { headerLookup } from '../modern-envelope.ts';
 import { receiveText, refuseMedia } from '../admission/posted-text.ts';
 import { writeResponse } from '../admission/refusal.ts';
 
@@ -65,7 +64,7 @@ export function postFastPath(parts: PostFastPathParts): (env: HttpBindings) => b
     const limits = { limitBytes: bodyBytes, budget: bodies, principal: principal.key };
     receiveText(env, headers.contentLength, limits, (text) => {
       if (typeof text !== 'string') writeResponse(outgoing, text);
-      else void write(outgoing, mcp.post(outgoing, view, admitted, form, headerLookup(incoming.headers), text));
+      else void write(outgoing, mcp.post(outgoing, view, admitted, form, text));
     });
     return true;
   };
