@@ -126,7 +126,7 @@ export function classify(
   text: string,
   headers: SessionHeaders,
   lookup: HeaderLookup,
-  isSessionRequired = true,
+  isSessionRequired: boolean,
 ): ClassifiedPost {
   const input = resultOrError(MessageError, () => readInput(text));
   if (input instanceof MessageError) {

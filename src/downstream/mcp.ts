@@ -49,8 +49,8 @@ export interface McpParts extends StreamsParts {
   readonly settings: Settings<'limits' | 'sessions' | 'jsonAnswers'>;
   /** Undefined if there is no audit log. */
   readonly refusals?: RefusalAudit | undefined;
-  /** Refuses new work under overload. Default: all is accepted. */
-  readonly load?: Load | undefined;
+  /** Refuses new work under overload. */
+  readonly load: Load;
   /**
    * Returns the value of `WWW-Authenticate` if the credentials of an authenticated principal are not accepted any more, else undefined.
    *

@@ -70,7 +70,7 @@ export class ModernReply implements ModernSink {
     { principal, view, revision }: ModernCaller,
     form: AnswerForm,
     parts: ModernReplyParts,
-    body?: RunningBody,
+    body: RunningBody | undefined,
   ) {
     this.#response = response;
     this.request = request;

@@ -50,23 +50,23 @@ function workOfPost(posted: ClassifiedPost): Work | undefined {
 }
 
 /** Returns the refusal of a POST because of the load; undefined if what it asks for may begin. */
-export function refusalOfPost(load: Load | undefined, posted: ClassifiedPost): LoadRefusal | undefined {
-  const work = load?.isHigh === true ? workOfPost(posted) : undefined;
-  return work === undefined ? undefined : load?.refusalOf(work);
+export function refusalOfPost(load: Load, posted: ClassifiedPost): LoadRefusal | undefined {
+  const work = load.isHigh ? workOfPost(posted) : undefined;
+  return work && load.refusalOf(work);
 }
 
 /** Like {@link refusalOfPost}, for an input without headers of its own. */
-export function refusalOfInput(load: Load | undefined, input: ClientInput): LoadRefusal | undefined {
-  const work = load?.isHigh === true && !continuesCall(input) ? workIn(input) : undefined;
-  return work === undefined ? undefined : load?.refusalOf(work);
+export function refusalOfInput(load: Load, input: ClientInput): LoadRefusal | undefined {
+  const work = load.isHigh && !continuesCall(input) ? workIn(input) : undefined;
+  return work && load.refusalOf(work);
 }
 
 /**
  * Like {@link refusalOfPost}, for a modern request that another process has passed on. The end of a part would end a whole subscription stream, and
  * its client would open it again at once.
  */
-export function refusalOfForwarded(load: Load | undefined, request: Request): LoadRefusal | undefined {
-  return load?.isHigh === true && isCall(request) && !isRetry(request.params) ? load.refusalOf('call') : undefined;
+export function refusalOfForwarded(load: Load, request: Request): LoadRefusal | undefined {
+  return load.isHigh && isCall(request) && !isRetry(request.params) ? load.refusalOf('call') : undefined;
 }
 
 export function refuseForLoad({ error, retryAfterSeconds }: LoadRefusal, id?: Id): Response {

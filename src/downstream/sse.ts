@@ -98,7 +98,7 @@ export class SseEndpoint {
     const id = secretOf(front.processName, view);
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
-    const refusal = load?.refusalOf('session');
+    const refusal = load.refusalOf('session');
     if (refusal !== undefined) {
       this.#record(refusal.error, view, principal);
       return refuseForLoad(refusal);

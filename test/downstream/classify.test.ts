@@ -91,13 +91,13 @@ const NO_HEADERS = () => undefined;
 for (const { says, text, headers, is } of cases) {
   // SEC-23 T-002
   test(`a body with ${says} is classified as ${is}`, () => {
-    const posted = classify(text, headers, NO_HEADERS);
+    const posted = classify(text, headers, NO_HEADERS, true);
     assert.equal(posted.kind === 'refused' ? posted.error.code : posted.kind, is);
   });
 }
 
 test('a refusal carries the id of the request when it can be read', () => {
-  const posted = classify(PING.replace('1', '"é7"'), { sessionId: undefined, version: undefined }, NO_HEADERS);
+  const posted = classify(PING.replace('1', '"é7"'), { sessionId: undefined, version: undefined }, NO_HEADERS, true);
   assert.ok(posted.kind === 'refused');
   assert.equal(posted.id, '"é7"');
   assert.match(posted.error.message, /Mcp-Session-Id/);
@@ -105,7 +105,7 @@ test('a refusal carries the id of the request when it can be read', () => {
 
 // T-032
 test('a refused version comes with the supported ones', () => {
-  const posted = classify(PING, { ...SESSION, version: '2024-01-01' }, NO_HEADERS);
+  const posted = classify(PING, { ...SESSION, version: '2024-01-01' }, NO_HEADERS, true);
   assert.ok(posted.kind === 'refused');
   assert.match(posted.error.message, /2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25/);
 });

@@ -1,7 +1,8 @@
 import { pino } from 'pino';
 import { type Config, type LimitsConfig, type SessionsConfig } from '../../src/config/values/config.ts';
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
-import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
+import { createApp, createEndpoints, type EndpointsParts } from '../../src/downstream/http/app.ts';
+import { scopeChallengeText } from '../../src/auth/challenge.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { memoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { Listener } from '../../src/compose/listener.ts';
@@ -119,6 +120,14 @@ export interface Edge extends AsyncDisposable {
   setConfig(overrides: Overrides): void;
 }
 
+/** Accepts all credentials with the same rights, and all work. */
+export const ACCEPTING: Pick<EndpointsParts, 'load' | 'challengeIfOver' | 'scopeChallenge' | 'currentOf'> = {
+  load: { isHigh: false, refusalOf: () => undefined },
+  challengeIfOver: () => undefined,
+  scopeChallenge: (scopes) => scopeChallengeText(scopes),
+  currentOf: (principal) => principal,
+};
+
 /** Starts the client's edge on a port of its own, in front of an in-memory core. */
 export async function startEdge(
   overrides: Overrides = {},
@@ -131,7 +140,7 @@ export async function startEdge(
   const memory = createEdgeMemory(config, metrics);
   const { eventLimit, eventLimitBytes } = config.sessions;
   const openEventLog = memoryEventLogs({ events: eventLimit, bytes: eventLimitBytes }, memory.events);
-  const endpoints = createEndpoints({ front, config, log, metrics, memory, openEventLog });
+  const endpoints = createEndpoints({ ...ACCEPTING, front, config, log, metrics, memory, openEventLog });
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', (origin) =>
     createApp({ front, endpoints, authenticator, config, origin, log, metrics }),
   );

@@ -13,7 +13,7 @@ import { testCore } from '../support/core.ts';
 import { modernEvents, modernPost } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { getEvents, initialize, messagesOf, post, rpc, send } from './client.ts';
-import { configWith } from './edge.ts';
+import { ACCEPTING, configWith } from './edge.ts';
 import { holdingUpstream, serving } from './posts.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -32,9 +32,7 @@ async function endpoint() {
     refusals: new RefusalAudit(trail, () => undefined),
     front: gateway.core.gateway,
     settings: () => config,
-    challengeIfOver: () => undefined,
-    scopeChallenge: () => 'Bearer',
-    currentOf: (principal) => principal,
+    ...ACCEPTING,
     openEventLog: memoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics: gateway.metrics,

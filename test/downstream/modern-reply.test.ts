@@ -52,7 +52,7 @@ async function replying(
   };
   const server = await serving((_incoming, response) => {
     respond({
-      reply: new ModernReply(response, message, callerOf(modern.envelope, LOCAL, ''), form, parts),
+      reply: new ModernReply(response, message, callerOf(modern.envelope, LOCAL, ''), form, parts, undefined),
       response,
     });
   });

@@ -30,7 +30,7 @@ const inSession = (text: string): ClassifiedPost => ({
 function modern(method: string, params: Readonly<Record<string, unknown>>): ClassifiedPost {
   const headers = new Map(Object.entries(modernHeaders(method, params)));
   const named = { sessionId: undefined, version: '2026-07-28' };
-  return classify(modernText(method, params, { id: 7 }), named, (name) => headers.get(name));
+  return classify(modernText(method, params, { id: 7 }), named, (name) => headers.get(name), true);
 }
 
 const INITIALIZE: Request = { kind: 'request', id: '7', method: 'initialize', params: undefined };

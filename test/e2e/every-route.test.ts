@@ -19,7 +19,7 @@ import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { signingKey, TestIssuer } from '../auth/issuer.ts';
 import { BOTH, initialize, rpc } from '../downstream/client.ts';
-import { BY_NAME, configWith } from '../downstream/edge.ts';
+import { ACCEPTING, BY_NAME, configWith } from '../downstream/edge.ts';
 import { HonestFront } from '../downstream/honest-front.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -52,7 +52,7 @@ function clientPaths(): readonly string[] {
   ];
   const memory = createEdgeMemory(config, metrics);
   const openEventLog = memoryEventLogs({ events: 1, bytes: 1 }, memory.events);
-  const endpoints = createEndpoints({ front, config, log, metrics, memory, openEventLog });
+  const endpoints = createEndpoints({ ...ACCEPTING, front, config, log, metrics, memory, openEventLog });
   const origin = 'http://127.0.0.1';
   return pathsOf(createApp({ front, endpoints, authenticator: BY_NAME, config, origin, log, metrics }).app);
 }

@@ -14,7 +14,7 @@ import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import { forwardedRequests } from '../../src/replicas/forwarded-requests.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { getEvents, initialize, post, rpc } from '../downstream/client.ts';
-import { configWith } from '../downstream/edge.ts';
+import { ACCEPTING, configWith } from '../downstream/edge.ts';
 import { HonestFront } from '../downstream/honest-front.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ANNA, openPair } from './replica-pair.ts';
@@ -27,7 +27,7 @@ async function forwarding(front: HonestFront, own: Partial<EndpointsParts> = {})
   const [log, metrics] = [pino({ level: 'silent' }), createMetrics('0')];
   const memory = createEdgeMemory(config, metrics);
   const openEventLog = memoryEventLogs({ events: 10, bytes: 10_000 }, memory.events);
-  const endpoints = createEndpoints({ front, config, log, metrics, memory, openEventLog, ...own });
+  const endpoints = createEndpoints({ ...ACCEPTING, front, config, log, metrics, memory, openEventLog, ...own });
   const pair = await openPair(forwardedRequests({ front, endpoints, log, bodyBytes: () => 1_000 }), '');
   return { ...pair, endpoints };
 }

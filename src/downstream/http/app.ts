@@ -8,7 +8,6 @@ import {
   metadataPath,
   protectedResourceMetadata,
 } from '../../auth/metadata.ts';
-import { scopeChallengeText } from '../../auth/challenge.ts';
 import type { Config } from '../../config/values/config.ts';
 import { GatewayError, toGatewayError } from '../../errors.ts';
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
@@ -40,11 +39,7 @@ export interface Endpoints {
   drain(isForRestart?: boolean): void;
 }
 
-/** By default, credentials are always accepted with the same rights, and challenges are without metadata. */
-export interface EndpointsParts
-  extends
-    Pick<McpParts, 'front' | 'metrics' | 'memory' | 'openEventLog' | 'load' | 'refusals'>,
-    Partial<Pick<McpParts, 'challengeIfOver' | 'scopeChallenge' | 'currentOf'>> {
+export interface EndpointsParts extends Omit<McpParts, 'timers' | 'settings' | 'onFailure'> {
   readonly config: Config;
   readonly log: Logger;
 }
@@ -74,14 +69,13 @@ function notAllowed(allow: string): Response {
 }
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { front, config, log, metrics, memory, openEventLog, refusals, load } = parts;
-  const { challengeIfOver = () => undefined, currentOf = (principal: Principal) => principal } = parts;
-  const { scopeChallenge = (scopes: readonly string[]) => scopeChallengeText(scopes) } = parts;
+  // The endpoints outlive the config.
+  const { config, log, ...lasting } = parts;
+  const { memory } = lasting;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   let settings: ReturnType<McpParts['settings']> = config;
-  const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
-  const shared = { front, timers, metrics, memory, settings: () => settings, load, refusals, ...ofCredentials };
-  const mcp = new McpEndpoint({ ...shared, openEventLog, onFailure: failureHandler(log) });
+  const shared = { ...lasting, timers, settings: () => settings };
+  const mcp = new McpEndpoint({ ...shared, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log, streams: mcp.streams });
   return {
     mcp,

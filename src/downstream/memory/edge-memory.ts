@@ -42,12 +42,12 @@ export function bodyBudgetLimits(
   return limitsOf(bodyTotalBytes ?? Math.max(fractionOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * bodyBytes));
 }
 
-/** Creates the budgets. @param heapBytes the heap limit of this process. */
+/** Creates the budgets of this process. */
 export function createEdgeMemory(
   { sessions, limits }: Pick<Config, 'sessions' | 'limits'>,
   metrics: Metrics,
-  heapBytes: number = getHeapStatistics().heap_size_limit,
 ): EdgeMemory {
+  const heapBytes = getHeapStatistics().heap_size_limit;
   const eventBytes = sessions.eventTotalBytes ?? fractionOfHeap(heapBytes, 8, 128 * MIB);
   const unsentBytes = limits.unsentTotalBytes ?? fractionOfHeap(heapBytes, 4, 256 * MIB);
   const events = new ByteBudget(limitsOf(eventBytes), () => metrics.countBudgetRefusal('events'));
