@@ -69,13 +69,25 @@ export class Sessions {
   readonly #ending = new WeakMap<Session, Promise<void>>();
   readonly #ids: SessionIds;
   readonly #room: SessionRoom;
+  readonly #events: SessionEvents;
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
     this.leaving = new LeavingSessions(parts);
     this.#attachments = new Attachments(parts.sealer, parts.upstreams);
     this.#ids = new SessionIds(parts.sealer, parts.onLimit);
-    const { settings, shares, counters } = parts;
+    const { offers, settings, shares, counters, log } = parts;
+    this.#events = {
+      ...parts,
+      onStateKept: (session, upstream) => this.#onStateKept(session, upstream),
+      onLinkOpen: (session, link) => {
+        const { upstream } = link;
+        this.#saveAttachment(session, link).catch((thrown: unknown) => {
+          log.debug({ err: thrown, upstream }, 'a restart will not continue the session there');
+        });
+      },
+      catalogOf: (session, principal) => offers.catalogOf(session, principal),
+    };
     const release = (session: Session) => this.#release(session, true);
     this.#room = new SessionRoom({ settings, shares, counters, active: this.#active, release });
   }
@@ -281,32 +293,17 @@ export class Sessions {
     return session;
   }
 
-  readonly #events: SessionEvents = {
-    // Stores the name of the upstream, so that the gateway can report the loss of the state after a restart.
-    onStateKept: (session, upstream) => {
-      if (this.leaving.get(session.id) === session) {
-        this.leaving.onStateKept(session, upstream);
-        return undefined;
-      }
-      return recordState(this.#parts, session, upstream).then((outcome) => {
-        // The answer that began the state reports its loss.
-        if (outcome === 'moved') this.leaving.onStateKept(session, upstream);
-      });
-    },
-    onLinkOpen: (session, link) => {
-      this.#saveAttachment(session, link).catch((thrown: unknown) => {
-        this.#parts.log.debug(
-          { err: thrown, upstream: link.upstream },
-          'a restart will not continue the session there',
-        );
-      });
-    },
-    onPrincipalChange: (session) => this.#parts.onPrincipalChange(session),
-    hasFurtherScopes: (before, after) => this.#parts.hasFurtherScopes(before, after),
-    catalogOf: (session, principal) => this.#parts.offers.catalogOf(session, principal),
-    onLimit: (limit) => this.#parts.onLimit(limit),
-    onDropped: () => this.#parts.onDropped(),
-  };
+  /** Stores the name of the upstream, so that the gateway can report the loss of the state after a restart. */
+  #onStateKept(session: Session, upstream: string): Promise<void> | undefined {
+    if (this.leaving.get(session.id) === session) {
+      this.leaving.onStateKept(session, upstream);
+      return undefined;
+    }
+    return recordState(this.#parts, session, upstream).then((outcome) => {
+      // The answer that began the state reports its loss.
+      if (outcome === 'moved') this.leaving.onStateKept(session, upstream);
+    });
+  }
 
   /** Stores the session that a link has at its upstream, so that a later process continues it. */
   async #saveAttachment(session: Session, link: Link): Promise<void> {
