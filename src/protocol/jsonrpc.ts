@@ -13,7 +13,7 @@ import {
 import { isMalformed, unlessMalformed } from '../json/malformed.ts';
 import { jsonOf } from '../json/record.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
-import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
+import { BACKSLASH, CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 import { MemberNames } from './member-names.ts';
 import { RPC } from './rpc-codes.ts';
 
@@ -292,8 +292,6 @@ function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   }
   throw thrown;
 }
-
-const BACKSLASH = 0x5c;
 
 /** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids. Some peers make a text of it. */
 const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*("?)(\d{1,16})(?:\.0)?\1[\t\n\r ]*[,}]/y;
