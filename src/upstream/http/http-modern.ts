@@ -57,9 +57,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
-  send({ id, method, text, standardHeaders = NO_HEADERS, paramHeaders = NO_HEADERS, trace }: Outgoing): void {
+  send(message: Outgoing): void {
+    const { id, text, standardHeaders = NO_HEADERS, paramHeaders = NO_HEADERS, trace } = message;
     if (this.#isClosed || id === undefined) return;
-    const post = new UpstreamPost(this, id, method, true);
+    const post = new UpstreamPost(this, message, true);
     this.#inFlight.set(id, post);
     const repeated = this.#head(standardHeaders, paramHeaders);
     const head = trace === undefined ? repeated : tracedHead(repeated, trace);

@@ -9,6 +9,7 @@ import type { ReadingOptions } from './http-get.ts';
 import { compressionOf, mediaType, missingScopes, redirectLocation, retryAfterMs } from './http-headers.ts';
 import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
 import { IgnoredRate } from '../rpc/ignored-rate.ts';
+import type { Outgoing } from '../rpc/transport.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
 /**
@@ -71,17 +72,11 @@ export class UpstreamPost implements WireHandler {
   #lingerTimer: NodeJS.Timeout | undefined;
 
   /** @param wantsAnswer whether the response must contain the answer. */
-  constructor(
-    handler: UpstreamPostHandler,
-    id: number | undefined,
-    method: string | undefined,
-    wantsAnswer: boolean,
-    bytes = 0,
-  ) {
-    this.bytes = bytes;
+  constructor(handler: UpstreamPostHandler, { id, method, text }: Outgoing, wantsAnswer: boolean) {
     this.#handler = handler;
     this.id = id;
     this.method = method;
+    this.bytes = id === undefined ? Buffer.byteLength(text) : 0;
     this.#wantsAnswer = wantsAnswer;
   }
 

@@ -235,13 +235,12 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   #post(message: Outgoing): void {
     if (this.#isClosed) return;
-    const { id, method, text } = message;
-    const isRequest = id !== undefined;
-    const post = new UpstreamPost(this, id, method, isRequest, isRequest ? 0 : Buffer.byteLength(text));
+    const isRequest = message.id !== undefined;
+    const post = new UpstreamPost(this, message, isRequest);
     if (!this.#posts.add(post)) return message.onDropped?.();
     // A server may send the headers with its answer. The connection ends late calls with forget().
     const silentMs = isRequest ? 0 : this.options.timeouts.firstByteMs;
-    this.options.wire.dispatch(this.#session.post(text, silentMs, message.trace), post);
+    this.options.wire.dispatch(this.#session.post(message.text, silentMs, message.trace), post);
   }
 
   /** Removes an ended POST, and lets the messages continue that wait for it. */

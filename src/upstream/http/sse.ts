@@ -161,12 +161,11 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   #post(message: Outgoing): void {
     if (this.#endpoint === undefined || this.#isClosed) return;
-    const { id, method, text } = message;
-    const post = new UpstreamPost(this, id, method, false, id === undefined ? Buffer.byteLength(text) : 0);
+    const post = new UpstreamPost(this, message, false);
     if (!this.#posts.add(post)) return message.onDropped?.();
     // Some servers accept a request only when they have answered it. The connection ends late calls with forget().
-    const silentMs = id === undefined ? this.options.timeouts.firstByteMs : 0;
-    this.options.wire.dispatch(this.#endpoint.post(text, silentMs, message.trace), post);
+    const silentMs = message.id === undefined ? this.options.timeouts.firstByteMs : 0;
+    this.options.wire.dispatch(this.#endpoint.post(message.text, silentMs, message.trace), post);
   }
 
   #settle(post: UpstreamPost): void {

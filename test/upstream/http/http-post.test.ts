@@ -59,10 +59,10 @@ class Owner implements UpstreamPostHandler, AsyncDisposable {
 
   post(wantsAnswer = true): UpstreamPost {
     const id = ++this.#lastId;
-    const post = new UpstreamPost(this, id, 'tools/call', wantsAnswer);
+    const text = JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call' });
+    const post = new UpstreamPost(this, { id, method: 'tools/call', text }, wantsAnswer);
     const head = new RequestHead('POST', `127.0.0.1:${this.#server.port}`, '/mcp', ['accept', 'text/event-stream']);
-    const body = JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call' });
-    this.#wire.dispatch({ head, body, headersMs: 0, bodyMs: 0 }, post);
+    this.#wire.dispatch({ head, body: text, headersMs: 0, bodyMs: 0 }, post);
     return post;
   }
 

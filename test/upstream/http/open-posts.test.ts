@@ -19,7 +19,8 @@ const IGNORING: UpstreamPostHandler = {
 };
 
 function newPost(id?: number): UpstreamPost {
-  return new UpstreamPost(IGNORING, id, id === undefined ? 'notifications/cancelled' : 'tools/call', id !== undefined);
+  const message = id === undefined ? { method: 'notifications/cancelled' } : { id, method: 'tools/call' };
+  return new UpstreamPost(IGNORING, { ...message, text: '' }, id !== undefined);
 }
 
 /** Returns whether a POST refuses to be sent. */
