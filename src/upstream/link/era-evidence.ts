@@ -37,14 +37,9 @@ export function isUnrelatedError({ code, message }: RpcError): boolean {
   return (code === RPC.internalError || !isReserved) && !ABOUT_REVISION.test(message) && !ABOUT_METHOD.test(message);
 }
 
-/** Returns whether a status is about a transient condition or credentials, so that it says nothing about the era. */
-function isTransientStatus(status: number): boolean {
-  return status === 401 || status === 403 || status === 408 || status === 429 || status >= 500;
-}
-
 /** Returns whether the server refused this kind of request with an HTTP status. */
-export function isRefusedByStatus({ cause }: GatewayError): boolean {
-  return cause instanceof HttpStatusError && !isTransientStatus(cause.status);
+export function isRefusedByStatus(error: GatewayError): boolean {
+  return error.cause instanceof HttpStatusError && !isTransientFailure(error) && !lacksCredentials(error);
 }
 
 /** Returns what the server said with the status; empty if that was nothing. The message of the failure names the upstream, too. */
