@@ -90,6 +90,14 @@ interface Attempt {
   readonly attachment?: Attachment;
 }
 
+/** What all attempts of one start have. */
+interface Start<Context, User extends LinkUser> {
+  readonly request: LinkRequest;
+  readonly events: LinkEvents<Context, User>;
+  readonly signal: AbortSignal;
+  readonly proposals: Proposals;
+}
+
 /** Opens links to one upstream. Keeps its known support of the eras, and the transport that has worked for legacy links. */
 export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   readonly #parts: OpenerParts;
@@ -187,33 +195,35 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     ];
     const findings: Finding[] = [];
     const proposals = this.#proposals();
+    const start = { request, events, signal, proposals };
     let reason: GatewayError | undefined;
     let legacyReason: GatewayError | undefined;
     try {
       for (let attempt = attempts.shift(); attempt !== undefined && !signal.aborted; attempt = attempts.shift()) {
-        const mayFallBack = attempts.length > 0;
+        const { transport, attachment } = attempt;
+        const [era] = attempt.eras;
+        /** The failure over another transport of this era. */
+        const before = era === 'legacy' ? legacyReason : undefined;
         // Only after such a failure, the server may be one of 2024-11-05.
-        if (attempt.eras[0] === 'legacy' && legacyReason !== undefined && !isNotStreamable(legacyReason)) continue;
-        const isSecondTransport = attempt.eras[0] === 'legacy' && legacyReason !== undefined;
-        const outcome = await this.#openWith(attempt, mayFallBack, proposals, request, events, signal);
+        if (before !== undefined && !isNotStreamable(before)) continue;
+        const outcome = await this.#openWith(attempt, attempts.length > 0, start);
         findings.push(...outcome.findings);
         if (outcome.kind === 'open') {
           this.#hasFailed = false;
           for (const finding of findings) this.#record(finding);
           if (outcome.link.era === 'legacy') {
-            this.#legacyTransport = attempt.transport;
+            this.#legacyTransport = transport;
             if (proposals.hasMoved) this.#wanted = { revision: proposals.current, sinceMs: performance.now() };
           }
           return outcome.link;
         }
-        if (attempt.attachment !== undefined) continue;
-        const isOver = outcome.next === undefined;
-        if (isOver && attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy')
-          legacyReason ??= outcome.reason;
+        if (attachment !== undefined) continue;
+        const { next } = outcome;
+        if (next === undefined && era === 'legacy' && transport.era === 'legacy') legacyReason ??= outcome.reason;
         // A failure in the era of the client explains more than one in the other era.
-        if (reason === undefined || attempt.eras[0] === request.clientEra || attempts.length === 0)
-          reason = isSecondTransport && hasNoStream(outcome.reason) ? legacyReason : outcome.reason;
-        if (outcome.next !== undefined) attempts.unshift({ transport: attempt.transport, eras: outcome.next });
+        if (reason === undefined || era === request.clientEra || attempts.length === 0)
+          reason = before !== undefined && hasNoStream(outcome.reason) ? before : outcome.reason;
+        if (next !== undefined) attempts.unshift({ transport, eras: next });
       }
       throw reason ?? this.#abortedError(signal, undefined);
     } catch (thrown) {
@@ -249,12 +259,10 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   async #openWith(
     attempt: Attempt,
     mayFallBack: boolean,
-    proposals: Proposals,
-    request: LinkRequest,
-    events: LinkEvents<Context, User>,
-    signal: AbortSignal,
+    start: Start<Context, User>,
   ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Context, User>> {
     const { upstream, timeouts, log, onLimit } = this.#parts;
+    const { request, events, signal } = start;
     const { audience } = request;
     let link: Link<Context, User> | undefined;
     let closed: GatewayError | undefined;
@@ -308,7 +316,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     }
     using _aborting = addAbortListener(signal, () => void connection.close());
     try {
-      const outcome = await this.#handshake(attempt, mayFallBack, proposals, connection, request);
+      const outcome = await this.#handshake(attempt, mayFallBack, connection, start);
       if (outcome.kind === 'unsuitable') {
         // The abort has closed the connection, so the reason says nothing about the upstream.
         if (signal.aborted) throw outcome.reason;
@@ -360,9 +368,8 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   async #handshake(
     { transport, eras, attachment }: Attempt,
     mayFallBack: boolean,
-    proposals: Proposals,
     connection: Connection<Context>,
-    { clientCapabilities }: LinkRequest,
+    { request: { clientCapabilities }, proposals }: Start<Context, User>,
   ): Promise<HandshakeOutcome> {
     const { clientInfo, timeouts } = this.#parts;
     const { startMs } = timeouts();
