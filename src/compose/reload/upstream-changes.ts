@@ -47,7 +47,7 @@ export class UpstreamChanges {
    * removed and replaced upstreams are stopped.
    */
   apply(next: Config, diff: ConfigDiff): Promise<void> {
-    const { upstreams, factory, links, holders, metrics } = this.#parts;
+    const { upstreams, factory, offers, links, holders, metrics } = this.#parts;
     const { drainMs } = next.reload;
     const leaving: Promise<unknown>[] = [];
     for (const id of diff.removed) {
@@ -58,7 +58,11 @@ export class UpstreamChanges {
       leaving.push(this.#onLeft(old, upstreams.remove(id, drainMs)));
     }
     for (const { config } of diff.replaced) leaving.push(this.#replace(config, drainMs));
-    for (const config of diff.added) upstreams.add(this.#create(config));
+    for (const config of diff.added) {
+      const added = this.#create(config);
+      upstreams.add(added);
+      offers.setEras(added.id, added.eras);
+    }
     upstreams.arrange(next.upstreams.map(({ id }) => id));
     for (const config of next.upstreams) {
       const upstream = upstreams.get(config.id);
@@ -105,26 +109,20 @@ export class UpstreamChanges {
   }
 
   #create(config: UpstreamConfig): Upstream {
-    const made = this.#made(config);
-    this.#parts.offers.setEras(made.id, made.eras);
-    return made;
-  }
-
-  #made(config: UpstreamConfig): Upstream {
     const { factory, metrics } = this.#parts;
-    const made = factory.create(this.#effective(config));
+    const created = factory.create(this.#effective(config));
     // Otherwise it would look like one that has failed.
-    if (this.isDisabled(made.id)) metrics.setUpstreamState(made.id, 'disabled');
-    return made;
+    if (this.isDisabled(created.id)) metrics.setUpstreamState(created.id, 'disabled');
+    return created;
   }
 
   #replace(config: UpstreamConfig, drainMs: number): Promise<number> {
     const { upstreams, offers } = this.#parts;
     const old = upstreams.get(config.id);
     if (old === undefined) throw new RangeError(`there is no upstream "${config.id}"`);
-    const made = this.#made(config);
-    const left = this.#onLeft(old, upstreams.replace(made, drainMs));
-    offers.setEras(made.id, made.eras);
+    const created = this.#create(config);
+    const left = this.#onLeft(old, upstreams.replace(created, drainMs));
+    offers.setEras(created.id, created.eras);
     return left;
   }
 
