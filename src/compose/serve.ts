@@ -139,7 +139,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     load: options.load,
     isStopping: () => phase.isStopping,
     preview: options.preview,
-    apply: (next, diff) => change.apply(next, diff),
+    change,
     metrics,
     log,
     onApplied: async (applied) => {
@@ -148,7 +148,6 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
       // Operators may have disabled an upstream that is new here.
       void forAll?.catchUp();
     },
-    onFiles: (files) => void change.setFiles(files),
     onReloaded: (cause, outcome) => audit?.record({ kind: 'reload', event: outcome, reason: cause }),
   });
   const own = createAdminPort({

@@ -3,23 +3,18 @@ import { isDeepStrictEqual } from 'node:util';
 import { messageOf } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/values/config.ts';
-import {
-  appliedConfig,
-  type ConfigDiff,
-  diffConfigs,
-  isEmptyDiff,
-  type SettingChange,
-} from '../../config/changes/diff.ts';
+import { appliedConfig, diffConfigs, isEmptyDiff, type SettingChange } from '../../config/changes/diff.ts';
 import { atRestartLines, diffLines } from '../../config/changes/diff-text.ts';
 import { pathWithEffect } from '../../config/changes/change-effects.ts';
 import { ConfigError, problemOfWhole } from '../../config/document/problem.ts';
-import type { Loaded, LoadedFiles } from '../../config/load.ts';
+import type { Loaded } from '../../config/load.ts';
 import { newlyFailing } from '../../config/last-good.ts';
 import type { Setting } from '../../config/settings.ts';
 import { StartError } from '../../errors.ts';
 import type { ConfigControl, DiskDifference, ReloadCause, ReloadResult } from '../../operator/config-control.ts';
 import type { ConfigState } from '../../operator/admin/answers.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import type { ConfigChange } from './config-change.ts';
 import { configHash } from './config-hash.ts';
 
 /** A rejected config is tried again in this interval, if its files are watched. What it lacks, such as a key file, may come later. */
@@ -35,14 +30,12 @@ export interface ReloaderParts {
   isStopping(): boolean;
   /** Loads the files to show the difference. Changes nothing. @throws {ConfigError} */
   preview(): Promise<Loaded>;
-  /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
-  apply(next: Config, diff: ConfigDiff): Promise<void>;
+  /** Brings a config into effect. Its files are those of each attempt. */
+  readonly change: Pick<ConfigChange, 'apply' | 'setFiles'>;
   readonly metrics: Pick<Metrics, 'countReload'>;
   readonly log: Logger;
   /** Runs after each attempt, with its result; not after a retry that fails for the same reason. */
   onReloaded?(cause: ReloadCause, outcome: ReloadResult['outcome']): void;
-  /** Runs after each attempt, with the files that the config depends on. */
-  onFiles?(files: LoadedFiles): void;
   /** Runs after a config was applied, before the attempt ends. Never rejects. */
   onApplied?(loaded: Loaded): Promise<void>;
 }
@@ -113,11 +106,11 @@ export class Reloader implements ConfigControl {
 
   /** @param known the reason for which the last attempt failed, and which is not reported again. */
   async #reload(cause: ReloadCause, known: string | undefined): Promise<ReloadResult> {
-    const { metrics, log } = this.#parts;
+    const { change, metrics, log } = this.#parts;
     const { file } = this.#running;
     try {
       const loaded = this.#checked(await this.#load());
-      this.#parts.onFiles?.(loaded.files);
+      void change.setFiles(loaded.files);
       const diff = diffConfigs(this.#running, loaded.config);
       const lines = diffLines(diff);
       const atRestart = atRestartLines(diff);
@@ -125,7 +118,7 @@ export class Reloader implements ConfigControl {
       const before = this.#state;
       const next = appliedConfig(this.#running, loaded.config);
       // Places of rules in the file and whether a port may move are no settings, and still take effect.
-      if (!isUnchanged || !isDeepStrictEqual(next, this.#running)) await this.#parts.apply(next, diff);
+      if (!isUnchanged || !isDeepStrictEqual(next, this.#running)) await change.apply(next, diff);
       this.#running = next;
       this.#state = isUnchanged
         ? { ...before, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: [...loaded.warnings] }
@@ -148,8 +141,9 @@ export class Reloader implements ConfigControl {
       if (reason === known) return { outcome: 'rejected', reason };
       this.#state = { ...this.#state, rejected: { at: new Date().toISOString(), reason } };
       metrics.countReload('rejected', Date.now());
-      const fields = isExpected(thrown) ? { file, cause, reason } : { file, cause, err: thrown };
-      log.error(fields, 'config rejected; the running one stays');
+      const isForOperators = thrown instanceof ConfigError || thrown instanceof StartError;
+      const why = isForOperators ? { reason } : { err: thrown };
+      log.error({ file, cause, ...why }, 'config rejected; the running one stays');
       return { outcome: 'rejected', reason };
     }
   }
@@ -215,8 +209,4 @@ function withRunning(
     running.filter(({ key }) => paths.has(pathWithEffect(key))).map((setting) => [setting.key, setting]),
   );
   return () => next().map((setting) => kept.get(setting.key) ?? setting);
-}
-
-function isExpected(thrown: unknown): boolean {
-  return thrown instanceof ConfigError || thrown instanceof StartError;
 }

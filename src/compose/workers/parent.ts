@@ -121,14 +121,13 @@ async function start(
     load: options.load,
     isStopping: () => phase.isStopping,
     preview: options.preview,
-    apply: (next, diff) => change.apply(next, diff),
+    change,
     metrics,
     log,
     onApplied: async (applied) => {
       await keepLastGood(applied);
       await judgeRules(applied.config, log);
     },
-    onFiles: (files) => void change.setFiles(files),
     onReloaded: (cause, outcome) => audit?.trail.record({ kind: 'reload', event: outcome, reason: cause }),
   });
   void options.warmUntil?.then(() => workers.endWarmUp());

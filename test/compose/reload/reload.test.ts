@@ -54,11 +54,14 @@ async function reloaderOf(text: string, steps: Steps = {}): Promise<Tried> {
     },
     isStopping: () => steps.isStopping?.() ?? false,
     preview: load,
-    apply: async (next) => {
-      tries += 1;
-      if (isRefused() || next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
-      await steps.apply?.();
-      applied.push(next);
+    change: {
+      apply: async (next) => {
+        tries += 1;
+        if (isRefused() || next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
+        await steps.apply?.();
+        applied.push(next);
+      },
+      setFiles: async () => undefined,
     },
     metrics,
     log: pino({ level: 'info' }, { write: (line) => void lines.push(String(Object(JSON.parse(line)).msg)) }),
