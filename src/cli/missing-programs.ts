@@ -1,9 +1,6 @@
-import { constants } from 'node:fs';
-import { access, stat } from 'node:fs/promises';
-import { delimiter, resolve } from 'node:path';
-
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { childEnvironment } from '../upstream/stdio/launch/environment.ts';
+import { programCandidates, programFile } from '../upstream/stdio/launch/program-file.ts';
 import { isDirectory, ProgramError, spawnFailure } from '../upstream/stdio/spawn-failure.ts';
 
 /**
@@ -19,22 +16,15 @@ export async function missingPrograms(
     if (problem !== undefined || target.kind !== 'stdio') continue;
     const env = childEnvironment(gatewayEnv, target.env);
     const { command, cwd } = target;
-    const folders = command.includes('/') ? [cwd ?? '.'] : (env['PATH'] ?? '').split(delimiter).filter(Boolean);
-    const found = await Promise.all(folders.map((folder) => isProgram(resolve(folder, command))));
-    if (found.includes(true) && (cwd === undefined || (await isDirectory(cwd)))) continue;
+    const path = env['PATH'] ?? '';
+    const files = programCandidates(command, cwd, path);
+    const found = await Promise.all(files.map((file) => programFile(file, cwd, path)));
+    const isThere = found.some((file) => file !== undefined);
+    if (isThere && (cwd === undefined || (await isDirectory(cwd)))) continue;
     const error = Object.assign(new Error('not found'), { code: 'ENOENT' });
     const { detail, message, cause } = await spawnFailure(id, target, env, error);
     const note = cause instanceof ProgramError ? ` (${cause.message})` : '';
     missing.set(id, `${detail.message ?? message}${note}`);
   }
   return missing;
-}
-
-async function isProgram(path: string): Promise<boolean> {
-  try {
-    await access(path, constants.X_OK);
-    return (await stat(path)).isFile();
-  } catch {
-    return false;
-  }
 }
