@@ -23,24 +23,26 @@ export function expandData(path: Path, data: Data, lookup: Lookup, syntax: Expan
   const replaced = new Set<string>();
   const unexpanded: Unexpanded[] = [];
 
-  const walk = (value: Data, at: Path): Data => {
-    if (typeof value === 'string') {
-      const expansion = expand(value, lookup, syntax);
-      if ('problem' in expansion) {
-        unexpanded.push({ path: at, reason: expansion.problem });
-        return value;
-      }
-      if (expansion.text !== value) replaced.add(JSON.stringify(at));
-      return expansion.text;
+  const expanded = mapScalars(data, path, (value, at) => {
+    if (typeof value !== 'string') return value;
+    const expansion = expand(value, lookup, syntax);
+    if ('problem' in expansion) {
+      unexpanded.push({ path: at, reason: expansion.problem });
+      return value;
     }
-    if (isList(value)) return value.map((item, index) => walk(item, [...at, index]));
-    if (isRecord(value)) {
-      return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, walk(member, [...at, key])]));
-    }
-    return value;
-  };
+    if (expansion.text !== value) replaced.add(JSON.stringify(at));
+    return expansion.text;
+  });
+  return { data: expanded, replaced, unexpanded };
+}
 
-  return { data: walk(data, path), replaced, unexpanded };
+/** Returns data with another value for each of its values that is no list and no map. @param path of the data. */
+export function mapScalars(data: Data, path: Path, replace: (value: Data, path: Path) => Data): Data {
+  if (isList(data)) return data.map((item, index) => mapScalars(item, [...path, index], replace));
+  if (!isRecord(data)) return replace(data, path);
+  return Object.fromEntries(
+    Object.entries(data).map(([key, member]) => [key, mapScalars(member, [...path, key], replace)]),
+  );
 }
 
 export function isList(value: Data | undefined): value is readonly Data[] {

@@ -1,7 +1,7 @@
 import { isRecord } from '../../json/record.ts';
 import type { ClientStyle } from './client-file.ts';
 import { type Data, type Document, problemOfKey } from '../document/document.ts';
-import { expandData, isList, valueAt } from '../document/expanded.ts';
+import { expandData, isList, mapScalars, valueAt } from '../document/expanded.ts';
 import type { Lookup } from '../document/interpolate.ts';
 import { type Path, placeText, type Problem, problemLine } from '../document/problem.ts';
 import { checkSection } from '../schema/section.ts';
@@ -118,12 +118,9 @@ function usedPart(key: string, value: Data): Data {
   return key === 'tools' ? {} : value;
 }
 
-function sourceText(document: Document, path: Path, value: Data): Data {
-  if (typeof value === 'number' || typeof value === 'boolean') return document.source(path) ?? value;
-  if (isList(value)) return value.map((item, index) => sourceText(document, [...path, index], item));
-  if (!isRecord(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, member]) => [key, sourceText(document, [...path, key], member)]),
+function sourceText(document: Document, path: Path, data: Data): Data {
+  return mapScalars(data, path, (value, at) =>
+    typeof value === 'number' || typeof value === 'boolean' ? (document.source(at) ?? value) : value,
   );
 }
 
