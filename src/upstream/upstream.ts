@@ -409,10 +409,9 @@ export class Upstream<Context, User extends LinkUser> {
         },
         signal,
       );
-      // The link has another era than expected, so the expected era is not in use.
-      if (link.era !== expected) this.#lifecycles.reset(expected);
       this.#revisions[link.era] = link.hello.revision;
       this.#lifecycles.step(link.era, { kind: 'connected' });
+      if (link.era !== expected) this.#lifecycles.reset(expected, this.#links.isOpenIn(expected));
       if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {

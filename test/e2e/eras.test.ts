@@ -89,6 +89,19 @@ suite('a program of 2026-07-28 that comes back as one of 2025-11-25', { concurre
     assert.ok((await list()).includes('up__only_legacy'));
   });
 
+  // N-40
+  test('is ready again once it serves as that', TIMEOUT, async () => {
+    await using program = await replaceable();
+    await using gateway = await openGateway({ up: program.config });
+    await modernResult(gateway.url, 'tools/list');
+    await program.replace();
+    await modernPost(gateway.url, 'tools/call', { name: 'up__quit', arguments: {} });
+    assert.equal(await modernCall(gateway.url, 'up__era'), 'legacy');
+    const states = (await gateway.metrics()).match(/^linkspan_upstream_state_info\{.*\} 1$/gm);
+    assert.deepEqual(states, ['linkspan_upstream_state_info{upstream="up",state="ready"} 1']);
+    assert.match(await (await fetch(`${gateway.operatorUrl}/status`)).text(), /"state":"ready"/);
+  });
+
   for (const isolation of ['session', 'principal']) {
     // X-014
     test(`asks a modern client in its first call, with isolation ${isolation}`, TIMEOUT, async () => {

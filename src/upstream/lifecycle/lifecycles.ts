@@ -27,10 +27,7 @@ export class Lifecycles {
   }
 
   step(era: Era, event: LifecycleEvent): void {
-    const before = this.#overall;
     this.#set(era, step(this.#byEra[era], event, performance.now(), Math.random()));
-    const after = this.#overall;
-    if (after.phase !== before.phase || after.reason !== before.reason) this.#onChange(after);
   }
 
   stepAll(event: LifecycleEvent): void {
@@ -43,15 +40,20 @@ export class Lifecycles {
     if (this.#byEra[era].phase !== 'stopped') this.#set(era, CONFIGURED);
   }
 
-  /** Resets an era that is `starting`, after the connection was opened in the other era. */
-  reset(era: Era): void {
-    if (this.#byEra[era].phase === 'starting') this.#set(era, CONFIGURED);
+  /**
+   * Resets an era after a connection was opened in the other era in its place. Unless others are open, nobody is served in it any more.
+   *
+   * @param isOpen whether connections of this era are open.
+   */
+  reset(era: Era, isOpen: boolean): void {
+    if (!isOpen || this.#byEra[era].phase === 'starting') this.forget(era);
   }
 
   #set(era: Era, state: Lifecycle): void {
+    const before = this.#overall;
     this.#byEra[era] = state;
     const after = overall(this.#byEra.legacy, this.#byEra.modern);
-    const { phase, sinceMs } = this.#overall;
-    this.#overall = { ...after, sinceMs: goesOn(phase, after.phase) ? sinceMs : Date.now() };
+    this.#overall = { ...after, sinceMs: goesOn(before.phase, after.phase) ? before.sinceMs : Date.now() };
+    if (after.phase !== before.phase || after.reason !== before.reason) this.#onChange(this.#overall);
   }
 }

@@ -25,11 +25,20 @@ test('an upstream that serves in one era is up while the other era starts', () =
 test('an era that only started is reset, one that is ready is not', () => {
   const { lifecycles } = lifecyclesOf();
   lifecycles.step('legacy', { kind: 'starting' });
-  lifecycles.reset('legacy');
+  lifecycles.reset('legacy', true);
   assert.equal(lifecycles.in('legacy').phase, 'configured');
   lifecycles.step('legacy', { kind: 'connected' });
-  lifecycles.reset('legacy');
+  lifecycles.reset('legacy', true);
   assert.equal(lifecycles.in('legacy').phase, 'ready');
+});
+
+test('the end of the last connection of an era is reported as the state of the other era', () => {
+  const { phases, lifecycles } = lifecyclesOf();
+  lifecycles.step('modern', { kind: 'connected' });
+  lifecycles.step('modern', { kind: 'lost', early: false, reason: 'gone', detail: undefined });
+  lifecycles.step('legacy', { kind: 'connected' });
+  lifecycles.reset('modern', false);
+  assert.deepEqual(phases, ['ready', 'degraded', 'ready']);
 });
 
 test('an era that the upstream supports no more is not in use, unless it was stopped', () => {
