@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
-import type { SessionRef, SessionStore } from '../../src/store/session-store.ts';
+import type { SessionChange, SessionRef, SessionStore } from '../../src/store/session-store.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
@@ -98,6 +98,88 @@ export function sessionStoreContract(name: string, open: () => Promise<SessionSt
     assert.equal(await attach('up0', 'short'), undefined, 'one that takes less is stored');
     const other = await newSession(store, principal);
     for (let n = 0; n < 100; n++) assert.equal(await subscribe(store, other, `${n}`.padEnd(4_000, 'y')), undefined);
+  });
+
+  /** Opens sessions of a principal and leaves them behind, until a session has lost what it had. No change may be refused. */
+  const leaveUntil = async (
+    store: SessionStore,
+    principal: string,
+    change: SessionChange,
+    hasLost: () => Promise<boolean>,
+  ): Promise<SessionRef> => {
+    for (let n = 0; n < 1_000; n++) {
+      const left = await newSession(store, principal);
+      assert.equal(await store.change(left, change), undefined);
+      if (await hasLost()) return left;
+    }
+    throw new assert.AssertionError({ message: 'nothing has made room' });
+  };
+  const ATTACH = { kind: 'attach', upstream: 'up', text: 'x'.repeat(LIMITS.attachmentBytes) } as const;
+  const USE = { kind: 'use', upstream: 'u'.repeat(100_000) } as const;
+
+  test(`${name}: limit sessionRecordBytesPerPrincipal: the oldest sessions make room`, OPTIONS, async () => {
+    await using store = await open();
+    const principal = randomUUID();
+    const [other, subscribed, attached] = [
+      await newSession(store),
+      await newSession(store, principal),
+      await newSession(store, principal),
+    ];
+    const level = { kind: 'level', level: 'error' } as const;
+    await store.change(other, level);
+    await subscribe(store, subscribed, 'a');
+    await store.change(attached, { ...ATTACH, text: 'x' });
+    const [first, second, third] = [
+      await newSession(store, principal),
+      await newSession(store, principal),
+      await newSession(store, principal),
+    ];
+    for (const session of [first, second, third]) await store.change(session, USE);
+    await subscribe(store, first, 'a');
+    await leaveUntil(store, principal, USE, async () => (await store.load(second)) === undefined);
+    assert.deepEqual(await store.load(first), { subscriptions: ['a'], upstreams: [USE.upstream] });
+    assert.deepEqual(await store.load(third), { subscriptions: [], upstreams: [USE.upstream] });
+    await store.change(first, { kind: 'unsubscribe', uri: 'a' });
+    const latest = await leaveUntil(store, principal, USE, async () => (await store.load(first)) === undefined);
+    assert.equal(await store.change(latest, level), undefined);
+    assert.deepEqual(await store.load(latest), { subscriptions: [], logLevel: 'error', upstreams: [USE.upstream] });
+    assert.deepEqual(await store.load(subscribed), { subscriptions: ['a'] });
+    assert.equal((await store.load(attached))?.attachments?.length, 1);
+    assert.deepEqual(await store.load(other), { subscriptions: [], logLevel: 'error' });
+  });
+
+  test(`${name}: limit sessionRecordBytesPerPrincipal: later attachments replace older`, OPTIONS, async () => {
+    await using store = await open();
+    const principal = randomUUID();
+    const first = await newSession(store, principal);
+    await subscribe(store, first, 'a');
+    await store.change(first, ATTACH);
+    const [second, other] = [await newSession(store, principal), await newSession(store)];
+    for (const session of [second, other]) await store.change(session, ATTACH);
+    // The first one got its last attachment later than the second one.
+    await store.change(first, { ...ATTACH, upstream: 'another' });
+    await leaveUntil(store, principal, ATTACH, async () => (await store.load(second)) === undefined);
+    assert.equal((await store.load(first))?.attachments?.length, 2);
+    await leaveUntil(store, principal, ATTACH, async () => (await store.load(first))?.attachments === undefined);
+    assert.deepEqual(await store.load(first), { subscriptions: ['a'] });
+    assert.equal((await store.load(other))?.attachments?.length, 1);
+  });
+
+  test(`${name}: attachments have a part of the room of their own`, OPTIONS, async () => {
+    await using store = await open();
+    const principal = randomUUID();
+    const [attached, first, second] = [
+      await newSession(store, principal),
+      await newSession(store, principal),
+      await newSession(store, principal),
+    ];
+    await store.change(attached, ATTACH);
+    for (const session of [first, second]) await store.change(session, USE);
+    await leaveUntil(store, principal, USE, async () => (await store.load(first)) === undefined);
+    const later = await newSession(store, principal);
+    assert.equal(await store.change(later, ATTACH), undefined);
+    await leaveUntil(store, principal, USE, async () => (await store.load(second)) === undefined);
+    for (const session of [attached, later]) assert.equal((await store.load(session))?.attachments?.length, 1);
   });
 
   test(`${name}: a record that was loaded does not change`, OPTIONS, async () => {

@@ -22,7 +22,7 @@ const RETRY_MS = 1_000;
 const TEXT_BYTES = 128;
 
 const ATTACHMENT = z.object({ upstream: z.string(), text: z.string() });
-const CHANGE_REPLY = z.enum(['', 'fenced', 'subscriptionsPerSession', 'sessionRecordBytesPerPrincipal']);
+const CHANGE_REPLY = z.enum(['', 'made-room', 'fenced', 'subscriptionsPerSession', 'sessionRecordBytesPerPrincipal']);
 
 export interface RedisSessionStoreParts extends RedisAccess, Fencing {
   /** Returns the message to the owner of a placement that is revoked. */
@@ -99,9 +99,9 @@ export class RedisSessionStore implements SessionStore {
     const bounds = [subscriptionsPerSession, most, most * ATTACHMENTS_FRACTION];
     return await fencedChange(this.#parts, session, async (fence = '') => {
       const reply = CHANGE_REPLY.parse(await this.#run(CHANGE, session, [fence, ...args, ...bounds]));
-      if (reply === '') return undefined;
-      if (reply !== 'fenced') onLimit(reply);
-      return reply;
+      if (reply === '' || reply === 'fenced') return reply || undefined;
+      onLimit(reply === 'made-room' ? 'sessionRecordBytesPerPrincipal' : reply);
+      return reply === 'made-room' ? undefined : reply;
     });
   }
 
@@ -156,8 +156,8 @@ export class RedisSessionStore implements SessionStore {
     args: readonly (string | number)[],
     others: readonly string[] = [],
   ): Promise<unknown> {
-    const { record, sizes, until, ended, placement } = this.#parts.keys.session(session);
-    const entries = [record, sizes, until, ended, placement, ...others];
+    const { record, sizes, until, ended, placement, plain, attached } = this.#parts.keys.session(session);
+    const entries = [record, sizes, until, ended, placement, plain, attached, ...others];
     return this.#parts.connection.run(script, entries, [session.serial, session.expiresMs, ...args]);
   }
 

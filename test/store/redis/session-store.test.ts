@@ -6,6 +6,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import type { PlacementKey } from '../../../src/store/placement-table.ts';
 import { redisPlacementTable } from '../../../src/store/redis/placement-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
+import type { SessionRef } from '../../../src/store/session-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';
@@ -188,6 +189,66 @@ test('limit sessionRecordBytesPerPrincipal counts the records that have not expi
   const full = await change();
   assert.ok(full === 'sessionRecordBytesPerPrincipal' || Date.now() >= brief.expiresMs);
   await waitUntil(() => change().then((limit) => limit === undefined));
+});
+
+const USE = { kind: 'use', upstream: 'u'.repeat(100_000) } as const;
+const ATTACH = { kind: 'attach', upstream: 'up', text: 'x'.repeat(LIMITS.attachmentBytes) } as const;
+
+test('processes that make room at once count what is stored', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const processes = [await open(config), await open(config)];
+  const principal = randomUUID();
+  const kept: SessionRef[] = [];
+  await Promise.all(
+    processes.map(async (opened) => {
+      for (let n = 0; n < 250; n++) {
+        const session = await opened.open(principal);
+        kept.push(session);
+        assert.equal(await opened.store.change(session, n % 3 === 0 ? USE : ATTACH), undefined);
+        if (n % 7 === 0) await opened.store.end(session);
+      }
+    }),
+  );
+  for (const { limits } of processes) assert.ok(limits.includes('sessionRecordBytesPerPrincipal'));
+  const { connection, keys } = await openRedis(config);
+  const { sizes } = keys.session({ principal, serial: 0 });
+  const sizeOf = async (field: string | number) => Number(await connection.command('HGET', sizes, field));
+  let [all, attachments] = [0, 0];
+  for (const { serial } of kept) {
+    const fields = [await connection.command('HGETALL', keys.session({ principal, serial }).record)].flat();
+    const bytes = (kind: string) =>
+      fields.reduce<number>((sum, each, n) => {
+        const value = String(fields[n + 1]).split(':')[1];
+        return n % 2 === 0 && String(each).startsWith(kind) ? sum + Number(value) : sum;
+      }, 0);
+    assert.equal(await sizeOf(serial), bytes('a') + bytes('x'));
+    all += bytes('a') + bytes('x');
+    attachments += bytes('a');
+  }
+  assert.deepEqual([await sizeOf('total'), await sizeOf('attached')], [all, attachments]);
+  assert.ok(all <= LIMITS.sessionRecordBytesPerPrincipal && attachments <= LIMITS.sessionRecordBytesPerPrincipal / 2);
+});
+
+// R10
+test('records of an older version make room too', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const opened = await open(config);
+  const { store, limits } = opened;
+  const { connection, keys } = await openRedis(config);
+  const principal = randomUUID();
+  const subscribed = await opened.open(principal);
+  await store.change(subscribed, { kind: 'subscribe', uri: 'a' });
+  const first = await opened.open(principal);
+  await store.change(first, USE);
+  const { plain, attached, sizes } = keys.session(first);
+  while (limits.length === 0) {
+    await connection.command('DEL', plain, attached);
+    const session = await opened.open(principal);
+    assert.equal(await store.change(session, USE), undefined);
+  }
+  assert.deepEqual(await store.load(subscribed), { subscriptions: ['a'] });
+  assert.equal(await store.load(first), undefined);
+  for (const entry of [plain, sizes]) assert.ok(Number(await connection.command('PTTL', entry)) > 0, entry);
 });
 
 // SEC-11

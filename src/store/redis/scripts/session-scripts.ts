@@ -4,7 +4,7 @@ import { REVOKE_LUA } from '../placement-table.ts';
 
 /** Names the entries of a session, which each of these scripts gets in this order. */
 const HEAD = `${NOW_LUA}
-local record, sizes, ends, ended, placement = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local record, sizes, ends, ended, placement, plain, attached = unpack(KEYS)
 local serial = tonumber(ARGV[1])
 
 local function parse(range)
@@ -18,7 +18,22 @@ local function text(number) return string.format('%.0f', number) end
 local function rangeOf(number)
   local range = redis.call('ZRANGEBYSCORE', ended, number, '+inf', 'LIMIT', 0, 1)[1]
   if range and parse(range) <= number then return range end
-end${FORGET_LUA}`;
+end${FORGET_LUA}
+
+local function forgetAttachments(id)
+  local bytes = redis.call('HGET', sizes, 'a' .. id)
+  if bytes then
+    redis.call('HDEL', sizes, 'a' .. id)
+    redis.call('HINCRBY', sizes, 'attached', 0 - bytes)
+  end
+  redis.call('ZREM', attached, id)
+end
+
+local function forgetRecord(id)
+  forget(id)
+  forgetAttachments(id)
+  redis.call('ZREM', plain, id)
+end`;
 
 /**
  * Returns the next serial number. Numbers of an earlier entry are lower, since no process opens a million sessions a second. A restarted Redis and a
@@ -51,21 +66,67 @@ return rangeOf(serial) and 1 or 0`);
 /**
  * Changes a record. The arguments after the serial number start with end of the id (ms) and placement of the writer. An empty one (`''`) is
  * refused. Then come kind of change, field or level, sealed value and bytes. The last are the greatest number of URIs, of bytes of all
- * records, and of those with attachments. Returns `''`, `fenced`, or the name of a limit.
+ * records, and of all attachments. Returns `''`, `made-room` if others have lost something for it, `fenced`, or the name of a limit.
+ *
+ * As in memory, an attachment takes the room of those that were stored longest ago. Any change takes that of the oldest records without
+ * subscriptions and attachments. Records of older versions are among these until they change.
  */
 export const CHANGE: Script = scriptOf(`${HEAD}
-local expires, fence, kind, field, value, bytes = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+local own, expires, fence, kind, field, value, bytes = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 if now >= expires or rangeOf(serial) then return '' end
 if redis.call('GET', placement) ~= fence then return 'fenced' end
+
+-- All records of the principal are in one slot.
+local function recordOf(id) return string.sub(record, 1, -1 - #own) .. id end
+
+local function size(part) return tonumber(redis.call('HGET', sizes, part) or 0) end
+
+local function grow(id, by)
+  redis.call('HINCRBY', sizes, id, by)
+  redis.call('HINCRBY', sizes, 'total', by)
+end
+
+-- Entries about several records live as long as the last of them.
+local function keep(entry) redis.call('PEXPIREAT', entry, text(redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')[2] or now)) end
+
+-- Puts a session among those that make room, or removes it from them. Returns whether its record may go.
+local function settle(id)
+  local untilMs = redis.call('ZSCORE', ends, id)
+  local uris = tonumber(redis.call('HGET', recordOf(id), 'uris') or 0)
+  local isPlain = untilMs and uris == 0 and not redis.call('ZSCORE', attached, id)
+  if not isPlain then redis.call('ZREM', plain, id) return false end
+  redis.call('ZADD', plain, untilMs, id)
+  keep(plain)
+  return true
+end
+
+local function detach(id)
+  local name = recordOf(id)
+  for _, each in ipairs(redis.call('HKEYS', name)) do
+    local freed = string.sub(each, 1, 1) == 'a' and string.match(redis.call('HGET', name, each), '^%d+:(%d+):')
+    if freed then
+      redis.call('HDEL', name, each)
+      grow(id, 0 - freed)
+    end
+  end
+  forgetAttachments(id)
+  settle(id)
+end
+
+-- Returns the first other session.
+local function firstOf(set)
+  for _, id in ipairs(redis.call('ZRANGE', set, 0, 1)) do
+    if id ~= own then return id end
+  end
+end
 
 if kind == 'unsubscribe' then
   local old = redis.call('HGET', record, field)
   if not old then return '' end
   redis.call('HDEL', record, field)
   redis.call('HINCRBY', record, 'uris', -1)
-  local freed = string.match(old, '^%d+:(%d+):')
-  redis.call('HINCRBY', sizes, ARGV[1], 0 - freed)
-  redis.call('HINCRBY', sizes, 'total', 0 - freed)
+  grow(own, 0 - string.match(old, '^%d+:(%d+):'))
+  settle(own)
   return ''
 end
 
@@ -75,17 +136,33 @@ if kind == 'level' then
 elseif kind ~= 'attach' and redis.call('HEXISTS', record, field) == 1 then
   return ''
 end
-local freed, most = 0, tonumber(ARGV[9])
-if kind == 'attach' then
-  local old = redis.call('HGET', record, field)
-  freed = old and tonumber(string.match(old, '^%d+:(%d+):')) or 0
-  most = tonumber(ARGV[10])
-end
+local old = kind == 'attach' and redis.call('HGET', record, field)
+local growth = bytes - (old and string.match(old, '^%d+:(%d+):') or 0)
 if kind == 'subscribe' and tonumber(redis.call('HGET', record, 'uris') or 0) >= tonumber(ARGV[8]) then
   return 'subscriptionsPerSession'
 end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 100)) do forget(id) end
-if tonumber(redis.call('HGET', sizes, 'total') or 0) + bytes - freed > most then return 'sessionRecordBytesPerPrincipal' end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 100)) do forgetRecord(id) end
+local reply = ''
+while kind == 'attach' and size('attached') + growth > tonumber(ARGV[10]) do
+  local id = firstOf(attached)
+  if not id then return 'sessionRecordBytesPerPrincipal' end
+  detach(id)
+  reply = 'made-room'
+end
+while size('total') + growth > tonumber(ARGV[9]) do
+  -- Older versions put no record among those that make room.
+  if redis.call('HSETNX', sizes, 'plain', 1) == 1 then
+    redis.call('ZUNIONSTORE', plain, 2, plain, ends, 'AGGREGATE', 'MAX')
+    keep(plain)
+  end
+  local id = firstOf(plain)
+  if not id then return 'sessionRecordBytesPerPrincipal' end
+  if settle(id) then
+    redis.call('DEL', recordOf(id))
+    forgetRecord(id)
+    reply = 'made-room'
+  end
+end
 
 if kind == 'level' then
   redis.call('HSET', record, 'level', field)
@@ -94,14 +171,19 @@ else
   redis.call('HSET', record, field, order .. ':' .. bytes .. ':' .. value)
   if kind == 'subscribe' then redis.call('HINCRBY', record, 'uris', 1) end
 end
-redis.call('HINCRBY', sizes, ARGV[1], bytes - freed)
-redis.call('HINCRBY', sizes, 'total', bytes - freed)
-redis.call('ZADD', ends, expires, ARGV[1])
+grow(own, growth)
+redis.call('ZADD', ends, expires, own)
+if kind == 'attach' then
+  redis.call('HINCRBY', sizes, 'a' .. own, growth)
+  redis.call('HINCRBY', sizes, 'attached', growth)
+  redis.call('ZADD', attached, time[1] * 1000000 + time[2], own)
+  keep(attached)
+end
+settle(own)
 redis.call('PEXPIREAT', record, ARGV[2])
-local latest = redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')[2]
-redis.call('PEXPIREAT', sizes, text(latest))
-redis.call('PEXPIREAT', ends, text(latest))
-return ''`);
+keep(sizes)
+keep(ends)
+return reply`);
 
 /**
  * Ends a session. The arguments after the serial number start with end of the id (ms), beginning of the channels and message to the owner.
@@ -146,9 +228,9 @@ local ttl = redis.call('PTTL', ended)
 if ttl > 0 then latest = now + ttl end
 latest = math.max(latest, joined == 1 and now + tonumber(ARGV[7]) or tonumber(ARGV[2]))
 redis.call('PEXPIREAT', ended, text(latest))
-forget(ARGV[1])
+forgetRecord(ARGV[1])
 redis.call('DEL', record)
-local eventSizes, eventEnds = KEYS[6], KEYS[7]
+local eventSizes, eventEnds = KEYS[8], KEYS[9]
 ${DROP_EVENTS_LUA}
 ${REVOKE_LUA}
 return joined`);
