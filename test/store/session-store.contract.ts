@@ -165,6 +165,22 @@ export function sessionStoreContract(name: string, open: () => Promise<SessionSt
     assert.equal((await store.load(other))?.attachments?.length, 1);
   });
 
+  test(`${name}: sessions with attachments make room when no other can`, OPTIONS, async () => {
+    await using store = await open();
+    const principal = randomUUID();
+    const attach = { ...ATTACH, text: 'x' };
+    const subscribed = await newSession(store, principal);
+    await subscribe(store, subscribed, 'a');
+    const first = await newSession(store, principal);
+    for (const session of [subscribed, first]) await store.change(session, attach);
+    for (let n = 0; (await store.load(first)) !== undefined; n++) {
+      assert.ok(n < 1_000, 'nothing has made room');
+      const left = await newSession(store, principal);
+      for (const change of [attach, USE]) assert.equal(await store.change(left, change), undefined);
+    }
+    assert.deepEqual(await store.load(subscribed), { subscriptions: ['a'] });
+  });
+
   test(`${name}: attachments have a part of the room of their own`, OPTIONS, async () => {
     await using store = await open();
     const principal = randomUUID();

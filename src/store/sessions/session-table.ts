@@ -152,7 +152,8 @@ export class SessionTable {
    * Changes a record, or refuses to.
    *
    * A change without room takes that of other sessions of its principal. An attachment takes that of older attachments. Any change takes that of
-   * the oldest records without subscriptions and attachments. Sessions that were left behind would keep out all later ones until they expire.
+   * the oldest records without subscriptions and attachments, and then that of the oldest attachments. Sessions that were left behind would keep out
+   * all later ones until they expire.
    */
   change(session: SessionRef, change: SessionChange, nowMs: number): Changed {
     const entries: SessionEntry[] = [];
@@ -175,10 +176,8 @@ export class SessionTable {
     if (limit !== 'sessionRecordBytesPerPrincipal' && limit !== 'sessionRecordBytes') return undefined;
     const [name, id] = [principalHash(session.principal), idOf(session)];
     const records = this.#records;
-    const dropped =
-      this.#attachmentsLimit(session, change) === undefined
-        ? records.dropOldest(name, id)
-        : records.dropAttachments(name, id);
+    const mayDropOldest = this.#attachmentsLimit(session, change) === undefined;
+    const dropped = (mayDropOldest ? records.dropOldest(name, id) : undefined) ?? records.dropAttachments(name, id);
     return dropped && recordEntry(dropped, records.get(dropped.id));
   }
 

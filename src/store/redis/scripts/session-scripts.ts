@@ -69,7 +69,7 @@ return rangeOf(serial) and 1 or 0`);
  * records, and of all attachments. Returns `''`, `made-room` if others have lost something for it, `fenced`, or the name of a limit.
  *
  * As in memory, an attachment takes the room of those that were stored longest ago. Any change takes that of the oldest records without
- * subscriptions and attachments. Records of older versions are among these until they change.
+ * subscriptions and attachments, and then that of the oldest attachments. Records of older versions are among these until they change.
  */
 export const CHANGE: Script = scriptOf(`${HEAD}
 local own, expires, fence, kind, field, value, bytes = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -155,11 +155,14 @@ while size('total') + growth > tonumber(ARGV[9]) do
     redis.call('ZUNIONSTORE', plain, 2, plain, ends, 'AGGREGATE', 'MAX')
     keep(plain)
   end
-  local id = firstOf(plain)
-  if not id then return 'sessionRecordBytesPerPrincipal' end
-  if settle(id) then
-    redis.call('DEL', recordOf(id))
-    forgetRecord(id)
+  local oldest, id = firstOf(plain), firstOf(attached)
+  if not oldest and not id then return 'sessionRecordBytesPerPrincipal' end
+  if not oldest then
+    detach(id)
+    reply = 'made-room'
+  elseif settle(oldest) then
+    redis.call('DEL', recordOf(oldest))
+    forgetRecord(oldest)
     reply = 'made-room'
   end
 end
