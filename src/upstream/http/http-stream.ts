@@ -46,6 +46,9 @@ const SHORT_PAUSE_MS = 250;
 const REFUSED_MS = 60_000;
 const MOST_REFUSED_MS = 900_000;
 
+/** The shortest time between two reports of short gaps, as lists are valid for so long. A proxy may end an idle stream each minute. */
+const GAP_MS = 300_000;
+
 /** Added to the number of failures, so that `backoffMs` returns 1 s, 2 s, 4 s … 30 s. */
 const BACKOFF_SKIP = 2;
 
@@ -143,6 +146,8 @@ export interface ReconnectingStreamParts {
   onHeaders(headers: ResponseHeaders): void;
   /** Called when a GET has opened a stream or has ended. */
   onAttempt?(): void;
+  /** Called when a stream is open after a gap, and goes on from no event. After a short gap, not always. */
+  onGap?(): void;
   /** Called for the first of several refusals with a reason that an operator should know. The stream is opened again later. */
   onRefused?(reason: GatewayError): void;
   /** Called once when the stream is given up, unless it was closed. */
@@ -157,6 +162,7 @@ export class ReconnectingStream {
   #timer: NodeJS.Timeout | undefined;
   #attempts: Attempts = { failed: 0, empty: 0, short: 0, hasOpened: false };
   #isClosed = false;
+  #gapMs = -Infinity;
 
   constructor(parts: ReconnectingStreamParts) {
     this.#parts = parts;
@@ -197,7 +203,10 @@ export class ReconnectingStream {
       },
       onOversized: this.#parts.onOversized,
       onHeaders: (headers) => this.#parts.onHeaders(headers),
-      onOpen: () => this.#parts.onAttempt?.(),
+      onOpen: () => {
+        this.#parts.onAttempt?.();
+        if (startEventId === '') this.#reportGap();
+      },
       onEnd: (end) => {
         this.#parts.onAttempt?.();
         const hadEvent = hasEvent || position.lastEventId !== startEventId;
@@ -207,6 +216,14 @@ export class ReconnectingStream {
     });
     this.#get = get;
     this.#parts.open(get, position);
+  }
+
+  #reportGap(): void {
+    const { failed, hasOpened } = this.#attempts;
+    const nowMs = performance.now();
+    if (failed === 0 && (!hasOpened || nowMs - this.#gapMs < GAP_MS)) return;
+    this.#gapMs = nowMs;
+    this.#parts.onGap?.();
   }
 
   #attemptsAfter({ isOpen }: EventGet, livedMs: number, hadEvent: boolean): Attempts {

@@ -356,6 +356,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       onText: (text) => this.#read(text, undefined),
       onOversized: (message) => this.#onOversized(message),
       onAttempt: () => this.#releaseHandshakeQueue(),
+      onGap: () => this.#events.onGap?.(),
       onRefused: (err) => log.warn({ err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {
         if (why.kind === 'session-lost') {

@@ -31,7 +31,7 @@ import { type Attachment, reattach } from './attachment.ts';
 import { Proposals } from './proposals.ts';
 import { isHandshakeRefusal, recheck, type RecheckOutcome } from './recheck.ts';
 import { type ClientFeatures, type Link, type LinkPlace, type LinkUser, NO_FEATURES } from './link.ts';
-import { UpstreamSubscription } from './upstream-subscription.ts';
+import { possibleChanges, UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from '../rpc/transport.ts';
 import { isOutOfTime, START_SETTING, StartTimeoutError } from './start-timeout.ts';
 
@@ -287,6 +287,10 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         {
           onNotification,
           onServerRequest,
+          onGap: () => {
+            if (link === undefined) return;
+            for (const one of possibleChanges(link.hello, link.subscribers.keys())) onNotification(one, undefined);
+          },
           onFault: (thrown) => log.error({ err: thrown, upstream }, 'message of the upstream not handled'),
           onLimit,
           onSendFailed: (error, isBackground) => {

@@ -28,7 +28,7 @@ import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
 import { type Call, type CallOptions, legacyRequest, modernRequest, PendingCall, undeliveredAnswer } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId, sentBackId } from './request-ids.ts';
-import type { StartTransport, Transport, TransportRequest, UpstreamSession } from './transport.ts';
+import type { StartTransport, Transport, TransportEvents, TransportRequest, UpstreamSession } from './transport.ts';
 
 export interface ServerRequest<Context> {
   readonly method: string;
@@ -42,7 +42,7 @@ export interface ServerRequest<Context> {
 }
 
 /** Receives notifications and requests of an upstream. Called in the order of arrival; must return without waiting. */
-export interface ConnectionEvents<Context> {
+export interface ConnectionEvents<Context> extends Pick<TransportEvents, 'onGap'> {
   /**
    * Receives a notification.
    *
@@ -110,6 +110,7 @@ export class Connection<Context = unknown> {
         onMessage: (message, about) => connection.#receive(message, about),
         onDropped: (about) => connection.#limitRate(about),
         onUnreadRequest: (id) => connection.#refuseUnread(id),
+        onGap: () => events.onGap?.(),
         onFirstByte: () => connection.#firstByte.resolve(),
         onSendFailed: (id, error, isAnswered = false) => {
           const pending = connection.#settle(id);

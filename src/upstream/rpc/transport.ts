@@ -44,6 +44,8 @@ export interface TransportEvents {
   onDropped(about: number | undefined): void;
   /** A request of the upstream has arrived that is too large to be read. */
   onUnreadRequest?(id: Id): void;
+  /** Notifications may have been lost while the upstream had no stream for them. It has one again. */
+  onGap?(): void;
   /** A program has sent its first byte, which need not be part of a message. */
   onFirstByte?(): void;
   /**
