@@ -1,4 +1,5 @@
 import { StartError } from '../errors.ts';
+import { isCode } from '../thrown.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../limits.ts';
 import { openDiskKeys } from './disk/key-store.ts';
@@ -80,7 +81,19 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
   await makeStateDir(offersDir);
   for (const dir of [stateDir, offersDir]) await removeOldDrafts(dir);
   const keys = await openDiskKeys(stateDir);
-  const sessions = await LocalSessionStore.open(stateDir, events);
+  let isGone = false;
+  const sessions = await LocalSessionStore.open(stateDir, {
+    ...events,
+    onFailing: (error) => {
+      isGone = isCode(error, 'ENOENT');
+      events.onFailing(error);
+    },
+    onRecovered: () => {
+      // The directory was removed, or its disk was replaced. Without the keys, the next process could open no handle.
+      if (isGone) void keys.restore().catch((error: unknown) => events.onWriteFailed(error));
+      events.onRecovered();
+    },
+  });
   return {
     ...endingState(events),
     keys,

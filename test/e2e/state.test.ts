@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
@@ -223,6 +224,28 @@ suite('a disk that is full', { concurrency: 1 }, () => {
       assert.ok(output.includes(words), output);
     }
   });
+});
+
+// N-31
+test('a state directory that is removed comes back with its keys and all sessions', TIMEOUT, async () => {
+  await using dir = await testDir();
+  const stateDir = join(dir.path, 'state');
+  const file = { mcpServers: {}, gateway: { stateDir } };
+  let ids: string[] = [];
+  {
+    await using gateway = await startGateway(file, { dir: dir.path });
+    const open = () => initialize(gateway.endpoint());
+    ids = [await open(), await open(), await open()];
+    assert.equal((await endSession(gateway, ids[0] ?? '')).status, 204);
+    await rm(stateDir, { recursive: true });
+    await endSession(gateway, ids[1] ?? '');
+    await mkdir(stateDir, { recursive: true, mode: 0o700 });
+    await gateway.waitForLog((line) => (line.includes('state directory can be written again') ? line : undefined));
+    await until(() => existsSync(join(stateDir, 'keys.json')), 'the keys are written again');
+    await kill(gateway);
+  }
+  await using gateway = await startGateway(file, { dir: dir.path });
+  assert.deepEqual(await Promise.all(ids.map(async (id) => (await ping(gateway, id)).status)), [404, 404, 200]);
 });
 
 test('a missing state directory is created, with access for this user only', TIMEOUT, async () => {

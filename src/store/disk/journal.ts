@@ -1,5 +1,6 @@
-import { isFulfilled, systemCode } from '../../thrown.ts';
+import { isCode, isFulfilled, systemCode } from '../../thrown.ts';
 import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
 import { appendFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { openOwnFile, REFUSED_MODE } from './own-file.ts';
 import { replaceFile } from './state-file.ts';
@@ -219,8 +220,14 @@ export class Journal implements AsyncDisposable {
     if (this.#isTorn) this.#size = (await stat(this.#path).catch(() => undefined))?.size ?? this.#size;
     const text = `${this.#isTorn ? '\n' : ''}${lines.join('\n')}\n`;
     try {
-      await appendFile(this.#path, text, { mode: 0o600 });
+      // A file that is gone is not begun anew: it would lack the earlier lines.
+      const flag = this.#size > 0 ? constants.O_APPEND | constants.O_WRONLY : 'a';
+      await appendFile(this.#path, text, { mode: 0o600, flag });
     } catch (thrown) {
+      if (this.#size > 0 && isCode(thrown, 'ENOENT')) {
+        this.#needsRewrite = true;
+        this.#hasReserve = false;
+      }
       // A partly written text would take up the space that the next attempt needs. An unfinished line before it stays.
       const isCut = await isFulfilled(truncate(this.#path, this.#size));
       this.#isTorn ||= !isCut;

@@ -39,23 +39,35 @@ async function find(path: string): Promise<readonly KeyRecord[] | undefined> {
   return text === undefined ? undefined : parse(text, path);
 }
 
+interface DiskKeyStore extends KeyStore {
+  /** Writes the keys that were read or added last, if the file is missing. */
+  restore(): Promise<void>;
+}
+
 /** `read` throws {@link StartError} if other users can use the file, or it is missing or not a key ring. */
-function diskKeyStore(path: string): KeyStore {
+function diskKeyStore(path: string): DiskKeyStore {
+  let known: readonly KeyRecord[] | undefined;
   const read = async () => {
     const keys = await find(path);
     if (keys === undefined) throw new StartError(`${path} does not exist any more. Restart the gateway.`);
+    known = keys;
     return keys;
   };
   return {
     read,
     add: async (nowMs, graceMs) => {
-      await replaceFile(path, [textOf(withFreshKey(await read(), nowMs, graceMs))]);
+      const keys = withFreshKey(await read(), nowMs, graceMs);
+      await replaceFile(path, [textOf(keys)]);
+      known = keys;
+    },
+    restore: async () => {
+      if (known !== undefined) await createFile(path, textOf(known));
     },
   };
 }
 
 /** Creates the directory and the file if they are missing. Processes that do so at the same time end up with one file. */
-export async function openDiskKeys(stateDir: string): Promise<KeyStore> {
+export async function openDiskKeys(stateDir: string): Promise<DiskKeyStore> {
   await makeStateDir(stateDir);
   const path = join(stateDir, 'keys.json');
   if ((await find(path)) === undefined) await createFile(path, textOf([freshKey(Date.now())]));

@@ -89,6 +89,17 @@ test('the part of a line that could not be removed counts in the length of the f
   await journal[Symbol.asyncDispose]();
 });
 
+test('a file that was removed is written again as a whole', LIMIT, async () => {
+  const { dir, path, journal } = journalOf({ state: () => ['first', 'second'] });
+  await mkdir(dir);
+  assert.equal(await journal.append('first'), true);
+  await rm(path);
+  assert.equal(await journal.append('second'), false);
+  assert.equal(await journal.append('second'), true);
+  assert.equal(await readFile(path, 'utf8'), 'first\nsecond\n');
+  await journal[Symbol.asyncDispose]();
+});
+
 test('lines that could not be written are written once the directory is there', LIMIT, async () => {
   const { dir, path, journal, events } = journalOf();
   assert.equal(await journal.append('first'), false);
