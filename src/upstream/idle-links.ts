@@ -40,7 +40,8 @@ export function isUnused(link: Link, nowMs: number): boolean {
   return link.users.size === 0 && isIdle(link) && nowMs - link.usedMs > UNUSED_MS;
 }
 
-/** Returns whether a link has no users, and may be closed to make room for another one. */
+/** Returns whether a link has no users, and may be closed to make room for another one. The only connection of an upstream is for its clients. */
 export function isSpare(link: Link, config: UpstreamConfig): boolean {
-  return link.users.size === 0 && isIdle(link) && !staysOpen(link, config);
+  const isForClients = config.maxConnections === 1 && link.place.purpose === 'discovery';
+  return link.users.size === 0 && isIdle(link) && (isForClients || !staysOpen(link, config));
 }

@@ -224,6 +224,17 @@ test('a client beyond the connections of an upstream is told which setting bound
   await assert.rejects(time.passUntil(conversation(second), 100), refusal);
 });
 
+// N-88
+test('the only connection of a remote upstream goes from the reading of lists to a client', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const memory = counting();
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory, target, maxConnections: 1 } });
+  const client = await gateway.connect();
+  await client.result('tools/list');
+  assert.equal(await time.passUntil(conversation(client), 100), 1);
+});
+
 // D6
 test('concurrent opens never exceed the connections that the config allows', TIMEOUT, async (t) => {
   const time = stopTime(t);
