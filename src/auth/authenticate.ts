@@ -78,15 +78,6 @@ export interface ConfigAuthenticator extends Authenticator {
   replaceBy(next: ConfigAuthenticator, present: () => ConfigAuthenticator): void;
   /** The issuers that are not of use now, each with its failure in words. */
   readonly failures: readonly string[];
-  /** The parts with which the authenticator of another config goes on; undefined if there are none. */
-  readonly parts: AuthenticatorParts | undefined;
-}
-
-/** The parts of an authenticator that remember something. */
-interface AuthenticatorParts {
-  readonly issuers: ReadonlyMap<string, Issuer>;
-  readonly introspections: readonly Introspection[];
-  readonly verified: VerifiedTokens;
 }
 
 interface Authorization {
@@ -142,71 +133,199 @@ export function createAuthenticator(
   deps: AuthenticatorDeps,
   before?: ConfigAuthenticator,
 ): ConfigAuthenticator {
-  if (!isAuthRequired(config)) return openAuthenticator();
-  const { log, egress = new Egress(), now = Date.now, clock = () => performance.now(), onLimit } = deps;
-  const configured = new ApiKeys(config.apiKeys);
-  const { keys = () => configured } = deps;
-  const issuers = issuersOf(config.jwt, { log, egress, clock }, before?.parts?.issuers);
-  // No function in here may use `before`: it would live as long as this authenticator, and with it all earlier ones.
-  const asked = { log, egress, clock, onLimit };
-  const introspections = introspectionsOf(config.introspection, asked, before?.parts?.introspections);
-  const rules: readonly IssuerRule[] = [...issuers.values(), ...introspections].map((issuer) => issuer.config);
-  const ruleOf = (issuer: string) => rules.find((rule) => rule.issuer === issuer);
-  const scopesAt = (issuer: string) => {
-    const rule = ruleOf(issuer);
-    return rule === undefined ? undefined : advertisedScopes(rule);
-  };
-  const verified = new VerifiedTokens(onLimit);
-  const headerKeys = new HeaderKeys();
-  let nextErrorMs = -Infinity;
-  const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
-  const common = sharedScopes(rules);
+  return isAuthRequired(config) ? new CredentialAuthenticator(config, deps, before) : openAuthenticator();
+}
 
-  function challengeTo(status: 400 | 401, endpoint: string, scopes = common): string {
+/** The authenticator of a gateway that needs credentials: API keys, and tokens of issuers. */
+class CredentialAuthenticator implements ConfigAuthenticator {
+  readonly #deps: AuthenticatorDeps;
+  readonly #now: () => number;
+  readonly #clock: () => number;
+  readonly #keys: () => ApiKeys;
+  readonly #issuers: ReadonlyMap<string, Issuer>;
+  readonly #introspections: readonly Introspection[];
+  readonly #rules: readonly IssuerRule[];
+  readonly #sharedScopes: readonly string[];
+  readonly #verified: VerifiedTokens;
+  readonly #headerKeys = new HeaderKeys();
+  #nextErrorMs = -Infinity;
+  #successor: (() => ConfigAuthenticator) | undefined;
+
+  constructor(config: AuthConfig, deps: AuthenticatorDeps, before: ConfigAuthenticator | undefined) {
+    const { log, egress = new Egress(), now = Date.now, clock = () => performance.now(), onLimit } = deps;
+    const configured = new ApiKeys(config.apiKeys);
+    // The one before is not kept: with it, all earlier ones would live as long as this one.
+    const [issuers, introspections] =
+      before instanceof CredentialAuthenticator ? [before.#issuers, before.#introspections] : [];
+    this.#deps = deps;
+    this.#now = now;
+    this.#clock = clock;
+    this.#keys = deps.keys ?? (() => configured);
+    this.#issuers = issuersOf(config.jwt, { log, egress, clock }, issuers);
+    const asked = { log, egress, clock, onLimit };
+    this.#introspections = introspectionsOf(config.introspection, asked, introspections);
+    this.#rules = [...this.#issuers.values(), ...this.#introspections].map((issuer) => issuer.config);
+    this.#sharedScopes = sharedScopes(this.#rules);
+    this.#verified = new VerifiedTokens(onLimit);
+  }
+
+  known({ authorization }: Authorization, endpoint: string, connection?: object): Principal | undefined {
+    const [only] = authorization;
+    if (only === undefined || authorization.length > 1 || this.#successor !== undefined) return undefined;
+    return this.#cached(this.#headerKeys.of(only, endpoint, connection), this.#now());
+  }
+
+  async authenticate(
+    headers: Authorization,
+    endpoint: string,
+    address = '',
+    alsoFor: readonly string[] = [],
+  ): Promise<AuthVerdict> {
+    const verdict = await this.#decide(headers, endpoint, address, alsoFor);
+    // A config that arrives while a token is verified decides about it.
+    return (await this.#successor?.().authenticate(headers, endpoint, address, alsoFor)) ?? verdict;
+  }
+
+  currentOf(principal: Principal): Principal {
+    return principal.keyId === undefined ? principal : this.#keys().currentOf(principal);
+  }
+
+  isOver(principal: Principal): boolean {
+    const { key, keyId, issuer, expiresAtMs } = principal;
+    if (key === LOCAL.key) return true;
+    // The entry of a key decides, because a rotation changes its expiry.
+    if (keyId !== undefined && this.#keys().isOver(principal, this.#now())) return true;
+    if (this.#now() >= (expiresAtMs ?? Infinity)) return true;
+    if (issuer === undefined) return false;
+    const [rule, accepting] = [this.#ruleOf(issuer), acceptedBy.get(principal)];
+    // The issuer of a principal that another replica has authenticated has to be configured here.
+    return rule === undefined || (accepting !== undefined && accepting !== rule && !acceptAlike(accepting, rule));
+  }
+
+  challengeOf({ issuer }: Principal, endpoint: string): string {
+    const rule = this.#ruleOf(issuer);
+    return this.#challengeTo(401, endpoint, rule && advertisedScopes(rule));
+  }
+
+  replaceBy(next: ConfigAuthenticator, present: () => ConfigAuthenticator): void {
+    this.#successor = present;
+    if (!(next instanceof CredentialAuthenticator)) return;
+    // Not shared: a request that is still being verified here adds a token by rules that hold no more.
+    next.#verified.addFrom(this.#verified, (principal) => !next.isOver(principal));
+  }
+
+  get failures(): readonly string[] {
+    const ofKeys = [...this.#issuers.values()].map(({ jwks }) => jwks.failure);
+    const all = [...ofKeys, ...this.#introspections.map((one) => one.failure)];
+    return all.filter((failure) => failure !== undefined);
+  }
+
+  #ruleOf(issuer: string | undefined): IssuerRule | undefined {
+    return this.#rules.find((rule) => rule.issuer === issuer);
+  }
+
+  #metadata(endpoint: string): string | undefined {
+    return this.#rules.length === 0 ? undefined : metadataUrl(endpoint);
+  }
+
+  #challengeTo(status: 400 | 401, endpoint: string, scopes = this.#sharedScopes): string {
     return challengeText({
-      metadata: metadata(endpoint),
+      metadata: this.#metadata(endpoint),
       error: status === 400 ? 'invalid_request' : 'invalid_token',
       description: status === 400 ? 'send one Authorization header: Bearer and the token' : INVALID,
       scopes,
     });
   }
 
-  function refuse(status: 400 | 401, why: string, endpoint: string, scopes?: readonly string[]): AuthRefusal {
-    return { kind: 'refused', status, challenge: challengeTo(status, endpoint, scopes), why };
+  #refuse(status: 400 | 401, why: string, endpoint: string, scopes?: readonly string[]): AuthRefusal {
+    return { kind: 'refused', status, challenge: this.#challengeTo(status, endpoint, scopes), why };
   }
 
-  async function verify(
-    token: string,
-    header: ProtectedHeaderParameters,
-    endpoints: readonly string[],
-  ): Promise<TokenVerdict> {
+  async #decide(
+    { authorization }: Authorization,
+    endpoint: string,
+    address: string,
+    alsoFor: readonly string[],
+  ): Promise<AuthVerdict> {
+    const nowMs = this.#now();
+    const [only = ''] = authorization;
+    const cacheKey = this.#headerKeys.of(only, endpoint);
+    const known = authorization.length === 1 ? this.#cached(cacheKey, nowMs) : undefined;
+    if (known !== undefined) return { kind: 'principal', principal: known };
+
+    const credentials = credentialsOf(authorization);
+    if (credentials.kind === 'malformed') return this.#refuse(400, credentials.why, endpoint);
+    if (credentials.kind === 'none') {
+      const challenge = challengeText({ metadata: this.#metadata(endpoint), scopes: this.#sharedScopes });
+      return { kind: 'refused', status: 401, challenge, why: credentials.why };
+    }
+    const { token } = credentials;
+    const header = jwtHeader(token);
+    const principal = header === undefined ? this.#keys().find(hash('sha256', token), nowMs) : undefined;
+    if (principal !== undefined) {
+      this.#deps.onKeyUsed?.(principal, nowMs);
+      this.#deps.onVerified?.(principal, undefined);
+      this.#verified.add(cacheKey, principal, nowMs, principal.expiresAtMs ?? Infinity);
+      return { kind: 'principal', principal };
+    }
+    const asked = this.#askedAbout(token, header !== undefined);
+    const endpoints = [endpoint, ...alsoFor];
+    const checked = { token, cacheKey, nowMs, endpoint };
+    if (asked !== undefined) return this.#verdictOf(await asked.verify(token, endpoints, address, nowMs), checked);
+    if (header === undefined) {
+      return this.#refuse(401, `${this.#keys().endOf(hash('sha256', token)) ?? 'unknown'} API key`, endpoint);
+    }
+    return this.#verdictOf(await this.#verify(token, header, endpoints), checked);
+  }
+
+  /** Returns the cached principal. A removed or changed API key is none: the lookup in its table decides. */
+  #cached(cacheKey: string, nowMs: number): Principal | undefined {
+    const principal = this.#verified.find(cacheKey, nowMs);
+    return principal?.keyId === undefined || this.#keys().isCurrent(principal) ? principal : undefined;
+  }
+
+  /** Returns the issuer that is asked about a token; undefined for none. A token is shown to one issuer at most, a key that is not accepted any more to none. */
+  #askedAbout(token: string, isJwt: boolean): Introspection | undefined {
+    if (isJwt) {
+      const issuer = unverifiedIssuer(token);
+      return this.#introspections.find(({ config }) => config.issuer === issuer);
+    }
+    if (token.startsWith(API_KEY_PREFIX) || this.#keys().endOf(hash('sha256', token)) !== undefined) return undefined;
+    const [longest] = this.#introspections
+      .filter(({ config }) => token.startsWith(config.tokenPrefix))
+      .toSorted((a, b) => b.config.tokenPrefix.length - a.config.tokenPrefix.length);
+    return longest;
+  }
+
+  async #verify(token: string, header: ProtectedHeaderParameters, endpoints: readonly string[]): Promise<TokenVerdict> {
     try {
-      return await verifyJwt(token, header, issuers, endpoints, now());
+      return await verifyJwt(token, header, this.#issuers, endpoints, this.#now());
     } catch (thrown) {
-      if (clock() >= nextErrorMs) {
-        nextErrorMs = clock() + ERROR_MS;
-        log.error({ err: thrown }, 'token cannot be verified');
+      if (this.#clock() >= this.#nextErrorMs) {
+        this.#nextErrorMs = this.#clock() + ERROR_MS;
+        this.#deps.log.error({ err: thrown }, 'token cannot be verified');
       }
       return { kind: 'undecided', why: 'verification failed' };
     }
   }
 
   /** Returns the verdict about a verified token. */
-  function verdictOf(verdict: TokenVerdict, { token, cacheKey, nowMs, endpoint }: CheckedToken): AuthVerdict {
+  #verdictOf(verdict: TokenVerdict, { token, cacheKey, nowMs, endpoint }: CheckedToken): AuthVerdict {
     switch (verdict.kind) {
       case 'principal': {
-        const principal = deps.exchangesTokens?.() === true ? withScopedKey(verdict.principal) : verdict.principal;
-        deps.onVerified?.(principal, token);
-        verified.add(cacheKey, principal, nowMs, verdict.cachedUntilMs);
-        const rule = principal.issuer === undefined ? undefined : ruleOf(principal.issuer);
+        const { exchangesTokens, onVerified } = this.#deps;
+        const principal = exchangesTokens?.() === true ? withScopedKey(verdict.principal) : verdict.principal;
+        onVerified?.(principal, token);
+        this.#verified.add(cacheKey, principal, nowMs, verdict.cachedUntilMs);
+        const rule = this.#ruleOf(principal.issuer);
         if (rule !== undefined) acceptedBy.set(principal, rule);
         return { kind: 'principal', principal };
       }
       case 'invalid':
-        return refuse(401, verdict.why, endpoint, verdict.scopes);
+        return this.#refuse(401, verdict.why, endpoint, verdict.scopes);
       case 'lacking': {
         const challenge = challengeText({
-          metadata: metadata(endpoint),
+          metadata: this.#metadata(endpoint),
           error: 'insufficient_scope',
           description: 'the token lacks a scope that this gateway asks for',
           scopes: verdict.scopes,
@@ -217,104 +336,6 @@ export function createAuthenticator(
         return { kind: 'refused', status: 503, challenge: undefined, why: verdict.why };
     }
   }
-
-  /** Returns the cached principal. A removed or changed API key is none: the lookup in its table decides. */
-  function cached(cacheKey: string, nowMs: number): Principal | undefined {
-    const principal = verified.find(cacheKey, nowMs);
-    return principal?.keyId === undefined || keys().isCurrent(principal) ? principal : undefined;
-  }
-
-  /** Returns the issuer that is asked about a token; undefined for none. A token is shown to one issuer at most, a key that is not accepted any more to none. */
-  function askedAbout(token: string, isJwt: boolean): Introspection | undefined {
-    if (isJwt) {
-      const issuer = unverifiedIssuer(token);
-      return introspections.find(({ config }) => config.issuer === issuer);
-    }
-    if (token.startsWith(API_KEY_PREFIX) || keys().endOf(hash('sha256', token)) !== undefined) return undefined;
-    const [longest] = introspections
-      .filter(({ config }) => token.startsWith(config.tokenPrefix))
-      .toSorted((a, b) => b.config.tokenPrefix.length - a.config.tokenPrefix.length);
-    return longest;
-  }
-
-  async function decide(
-    { authorization }: Authorization,
-    endpoint: string,
-    address: string,
-    alsoFor: readonly string[],
-  ): Promise<AuthVerdict> {
-    const nowMs = now();
-    const [only = ''] = authorization;
-    const cacheKey = headerKeys.of(only, endpoint);
-    const known = authorization.length === 1 ? cached(cacheKey, nowMs) : undefined;
-    if (known !== undefined) return { kind: 'principal', principal: known };
-
-    const credentials = credentialsOf(authorization);
-    if (credentials.kind === 'malformed') return refuse(400, credentials.why, endpoint);
-    if (credentials.kind === 'none') {
-      const challenge = challengeText({ metadata: metadata(endpoint), scopes: common });
-      return { kind: 'refused', status: 401, challenge, why: credentials.why };
-    }
-    const { token } = credentials;
-    const header = jwtHeader(token);
-    const principal = header === undefined ? keys().find(hash('sha256', token), nowMs) : undefined;
-    if (principal !== undefined) {
-      deps.onKeyUsed?.(principal, nowMs);
-      deps.onVerified?.(principal, undefined);
-      verified.add(cacheKey, principal, nowMs, principal.expiresAtMs ?? Infinity);
-      return { kind: 'principal', principal };
-    }
-    const asked = askedAbout(token, header !== undefined);
-    const endpoints = [endpoint, ...alsoFor];
-    if (asked !== undefined) {
-      return verdictOf(await asked.verify(token, endpoints, address, nowMs), { token, cacheKey, nowMs, endpoint });
-    }
-    if (header === undefined) {
-      return refuse(401, `${keys().endOf(hash('sha256', token)) ?? 'unknown'} API key`, endpoint);
-    }
-    return verdictOf(await verify(token, header, endpoints), { token, cacheKey, nowMs, endpoint });
-  }
-
-  let successor: (() => ConfigAuthenticator) | undefined;
-  return {
-    known: ({ authorization }, endpoint, connection) => {
-      const [only] = authorization;
-      if (only === undefined || authorization.length > 1 || successor !== undefined) return undefined;
-      return cached(headerKeys.of(only, endpoint, connection), now());
-    },
-    authenticate: async (headers, endpoint, address = '', alsoFor = []) => {
-      const verdict = await decide(headers, endpoint, address, alsoFor);
-      // A config that arrives while a token is verified decides about it.
-      return (await successor?.().authenticate(headers, endpoint, address, alsoFor)) ?? verdict;
-    },
-    currentOf: (principal) => (principal.keyId === undefined ? principal : keys().currentOf(principal)),
-    isOver: (principal) => {
-      const { key, keyId, issuer, expiresAtMs } = principal;
-      if (key === LOCAL.key) return true;
-      // The entry of a key decides, because a rotation changes its expiry.
-      if (keyId !== undefined && keys().isOver(principal, now())) return true;
-      if (now() >= (expiresAtMs ?? Infinity)) return true;
-      if (issuer === undefined) return false;
-      const [rule, accepting] = [ruleOf(issuer), acceptedBy.get(principal)];
-      // The issuer of a principal that another replica has authenticated has to be configured here.
-      return rule === undefined || (accepting !== undefined && accepting !== rule && !acceptAlike(accepting, rule));
-    },
-    challengeOf: ({ issuer }, endpoint) =>
-      challengeTo(401, endpoint, issuer === undefined ? undefined : scopesAt(issuer)),
-    replaceBy: (next, present) => {
-      successor = present;
-      // Not shared: a request that is still being verified here adds a token by rules that hold no more.
-      next.parts?.verified.addFrom(verified, (principal) => !next.isOver(principal));
-    },
-    get failures() {
-      const all = [
-        ...[...issuers.values()].map(({ jwks }) => jwks.failure),
-        ...introspections.map((one) => one.failure),
-      ];
-      return all.filter((failure) => failure !== undefined);
-    },
-    parts: { issuers, introspections, verified },
-  };
 }
 
 /** Returns the authenticator of a gateway without credentials. */
@@ -331,7 +352,6 @@ function openAuthenticator(): ConfigAuthenticator {
       successor = present;
     },
     failures: [],
-    parts: undefined,
   };
 }
 
