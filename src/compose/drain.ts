@@ -42,9 +42,9 @@ export interface DrainParts {
  */
 export async function drain({ core, edge, replicas, isStopOfAll, log }: DrainParts): Promise<void> {
   const beganMs = performance.now();
-  let hasLeft = await leave(replicas, (thrown) => {
-    log.warn({ err: thrown }, 'sessions cannot be given to other replicas at the moment');
-  });
+  const failure = await leave(replicas);
+  if (failure !== undefined) log.warn({ err: failure }, 'sessions cannot be given to other replicas at the moment');
+  let hasLeft = failure === undefined;
   // As of the leaving: others may have come since the last renewal.
   const hasOthers = replicas !== undefined && replicas.owners.others.length > 0;
   const hasSuccessor = () => core.gateway.successor() !== undefined;
@@ -67,7 +67,7 @@ export async function drain({ core, edge, replicas, isStopOfAll, log }: DrainPar
     const isNoticed = durationMs > NOTICE_MS || (hasLeft && !hasSuccessor());
     if (durationMs > DRAIN_MS || (isSettled && isNoticed)) break;
     await sleep(POLL_MS);
-    hasLeft ||= await leave(replicas, () => undefined);
+    hasLeft ||= (await leave(replicas)) === undefined;
   }
   const restMs = Math.max(RETIRE_MS, DRAIN_MS - (performance.now() - beganMs));
   // Requests that are passed on may be under way, also to a process that leaves at the same time.
@@ -76,9 +76,8 @@ export async function drain({ core, edge, replicas, isStopOfAll, log }: DrainPar
   else await edge.finish(restMs);
 }
 
-/** Tells the other replicas that this one leaves. Returns false if they cannot be told. */
-async function leave(replicas: DrainParts['replicas'], onFailed: (thrown: GatewayError) => void): Promise<boolean> {
-  const failure = await replicas?.owners.leave().catch(expected(GatewayError));
-  if (failure instanceof GatewayError) onFailed(failure);
-  return !(failure instanceof GatewayError);
+/** Tells the other replicas that this one leaves. Resolves with the failure if they cannot be told. */
+async function leave(replicas: DrainParts['replicas']): Promise<GatewayError | undefined> {
+  const left = await replicas?.owners.leave().catch(expected(GatewayError));
+  return left instanceof GatewayError ? left : undefined;
 }
