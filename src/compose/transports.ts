@@ -7,6 +7,7 @@ import { upstreamCredentials, type UpstreamCredentials } from '../credentials/up
 import { IdentityKeys } from '../credentials/identity-keys.ts';
 import { DIRECT_EGRESS, type EgressConfig } from '../config/values/credentials.ts';
 import { Egress } from '../egress/egress.ts';
+import type { GatewayError } from '../errors.ts';
 import { bypassesProxy } from '../egress/proxy-bypass.ts';
 import type { Wire } from '../http1/wire.ts';
 import type { LimitName } from '../limits.ts';
@@ -23,7 +24,7 @@ import { modernHttpTransport } from '../upstream/http/http-modern.ts';
 import { type ProxyOf, WireOpeners } from '../upstream/http/http-wire.ts';
 import { sseTransport } from '../upstream/http/sse.ts';
 import { UndeliveredMessages } from '../upstream/http/undelivered-messages.ts';
-import type { StartTransport, TransportEvents, TransportOption } from '../upstream/rpc/transport.ts';
+import type { StartTransport, TransportOption } from '../upstream/rpc/transport.ts';
 import { mayDownload } from '../upstream/stdio/launch/downloads.ts';
 import { WrapperCommands } from '../upstream/stdio/launch/wrapper-commands.ts';
 import { MemoryWatch } from '../upstream/stdio/memory-watch.ts';
@@ -220,25 +221,15 @@ function authorized(
       },
     });
     if (own === undefined) return await start(events, signal, request);
+    const onClose = (error: GatewayError) => {
+      void own.destroy();
+      events.onClose(error);
+    };
     try {
-      return await start(withSockets(events, own), signal, request);
+      return await start({ ...events, onClose }, signal, request);
     } catch (thrown) {
       await own.destroy();
       throw thrown;
     }
-  };
-}
-
-/** Returns the events of a transport whose sockets end with it. */
-function withSockets(events: TransportEvents, wire: Wire): TransportEvents {
-  return {
-    onMessage: (message, about) => events.onMessage(message, about),
-    onDropped: (about) => events.onDropped(about),
-    onUnreadRequest: (id) => events.onUnreadRequest?.(id),
-    onSendFailed: (id, error, isAnswered) => events.onSendFailed(id, error, isAnswered),
-    onClose: (error) => {
-      void wire.destroy();
-      events.onClose(error);
-    },
   };
 }
