@@ -113,12 +113,8 @@ function formsOf(schema: unknown): readonly Readonly<Record<string, unknown>>[] 
 }
 
 function fromFile(document: Document, path: Path, value: Data): Setting {
-  return { key: keyText(path), value: redacted(value, path), origin: 'file', place: placeOf(document, path) };
-}
-
-function placeOf(document: Document, path: Path): string {
-  const { file, line, column } = document.problem(path, '', 'value');
-  return `${file}:${line}:${column}`;
+  const { file, line, column } = document.problem(path, '');
+  return { key: keyText(path), value: redacted(value, path), origin: 'file', place: `${file}:${line}:${column}` };
 }
 
 interface Leaf {
