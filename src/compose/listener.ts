@@ -3,10 +3,11 @@ import { once } from 'node:events';
 import { createServer, type RequestListener, type Server, type ServerOptions, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
-import { getRequestListener, type HttpBindings } from '@hono/node-server';
+import { getRequestListener, type Http2Bindings, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address, ServerTls } from '../config/values/config.ts';
 import { connectionLimit, openFileLimit } from './connection-limit.ts';
+import { settlesWithin } from '../deadline.ts';
 import { StartError } from '../errors.ts';
 
 /** Handles the requests of a listener. */
@@ -29,6 +30,8 @@ const SHORT_TURN_MS = 0.05;
 const SHORT_TURN_TRIES = 1_000;
 /** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+/** The longest wait for the rest of a body that nobody reads. */
+const BODY_MS = 500;
 
 /** By the address for all addresses, which nobody can connect to under this name, the one for this machine. */
 const LOOPBACK_OF: ReadonlyMap<string, string> = new Map([
@@ -93,7 +96,10 @@ export class Listener {
   ): Promise<Listener> {
     let listener: Listener | undefined;
     const routed = getRequestListener(
-      (request, env) => listener?.handler.app.fetch(request, env) ?? new Response(null, { status: 503 }),
+      (request, env) => {
+        const answer = listener?.handler.app.fetch(request, env) ?? new Response(null, { status: 503 });
+        return asksForUpgrade(env) ? afterBody(env, answer) : answer;
+      },
       { overrideGlobalObjects: false },
     );
     const options = {
@@ -104,7 +110,8 @@ export class Listener {
     };
     const server = await serverOf(tls, options, (incoming, outgoing) => {
       if (listener !== undefined && listener.#isEnding) outgoing.shouldKeepAlive = false;
-      if (listener?.handler.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
+      const env = { incoming, outgoing };
+      if (asksForUpgrade(env) || listener?.handler.tryFastPath?.(env) !== true) void routed(incoming, outgoing);
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
     server.on('drop', () => listener?.handler.onConnectionDropped?.());
@@ -209,6 +216,27 @@ export class Listener {
   #destroySockets(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
+}
+
+/** Returns whether a client offers another protocol, as Java's client does with the first request of a connection. */
+function asksForUpgrade({ incoming }: HttpBindings | Http2Bindings): boolean {
+  return incoming.headers.upgrade !== undefined;
+}
+
+/**
+ * Resolves with the answer to a request that asks for another protocol, once its body has arrived. Node drops what it reads together with
+ * the end of such a request. After an earlier answer, that could be the next request.
+ */
+async function afterBody(
+  { incoming, outgoing }: HttpBindings | Http2Bindings,
+  answer: Response | Promise<Response>,
+): Promise<Response> {
+  const response = await answer;
+  if (incoming.complete) return response;
+  incoming.resume();
+  await settlesWithin(once(incoming, 'end'), BODY_MS);
+  if (!incoming.complete && 'shouldKeepAlive' in outgoing) outgoing.shouldKeepAlive = false;
+  return response;
 }
 
 async function serverOf(

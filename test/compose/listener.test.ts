@@ -84,6 +84,56 @@ test('a response that is due when the end is announced closes its connection', T
   }
 });
 
+/** An app that answers a POST before it has read the body, as refusals are answered. */
+function refusing() {
+  const asked = Promise.withResolvers<void>();
+  const app = new Hono();
+  app.post('/', (c) => {
+    asked.resolve();
+    return c.text('refused', 401);
+  });
+  app.get('/', (c) => c.text('hello'));
+  return { app, asked: asked.promise };
+}
+
+const H2C = 'POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\n';
+
+test('a request that asks for another protocol is answered after its body', TIMEOUT, async () => {
+  const { app, asked } = refusing();
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
+  try {
+    let received = '';
+    client.on('data', (text: string) => (received += text));
+    client.write(H2C);
+    await asked;
+    assert.equal(await (await fetch(listener.origin)).text(), 'hello');
+    // Node would drop a request that it reads together with the body.
+    assert.equal(received, '');
+    client.write('{}');
+    while (!received.endsWith('refused')) await once(client, 'data');
+    client.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    while (!received.endsWith('hello')) await once(client, 'data');
+    assert.match(received, /^HTTP\/1\.1 401 .*connection: keep-alive/is);
+  } finally {
+    client.destroy();
+    await listener.close();
+  }
+});
+
+test('a request for another protocol whose body does not come closes its connection', TIMEOUT, async () => {
+  const { app } = refusing();
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
+  try {
+    client.write(H2C);
+    const received = (await client.toArray()).join('');
+    assert.match(received, /^HTTP\/1\.1 401 .*connection: close.*refused$/is);
+  } finally {
+    await listener.close();
+  }
+});
+
 const COUNTS = z.object({ answered: z.number(), reset: z.number() });
 
 const ROUNDS = 20;
