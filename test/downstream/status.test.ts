@@ -285,6 +285,11 @@ for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, cod
   });
 }
 
+test('an unknown endpoint says how an id is made of a name', async () => {
+  const got = await post(`${edge.url}/mcp/My_Server`, PING, undefined, { authorization: 'Bearer alice' });
+  assert.match(JSON.parse(got.text).error.message, /lower case, with "-" for other characters than letters and digits/);
+});
+
 // SEC-16
 test('a page of an allowed origin may send any header', async () => {
   const asked = 'Content-Type, MCP-Method, Mcp-Param-Region, mcp-param-a b, x-custom-auth-headers';

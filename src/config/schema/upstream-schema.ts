@@ -113,7 +113,7 @@ const OWN = {
     .optional()
     .describe(
       'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none. Of several such upstreams with a tool or prompt of one name, the first in the file has it. The others are left out. ' +
-        'Default: the id and two underscores.',
+        'Default: the id, with the underscores of the name, and two more: `My_Server` gives `my_server__`.',
     ),
   rawUris: flag()
     .optional()

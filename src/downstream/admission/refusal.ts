@@ -32,7 +32,8 @@ export function refuse(error: GatewayError, id?: Id, headers: Readonly<Record<st
 /** Returns the response to a request to an endpoint that does not exist, or that a reload of the config has removed. */
 export function refuseUnknownEndpoint(): Response {
   const message =
-    'no such endpoint: the configuration of the gateway has no upstream or profile of this name (any more); ids are in lower case';
+    'no such endpoint: the configuration of the gateway has no upstream or profile of this name (any more). ' +
+    'Ids are in lower case, with "-" for other characters than letters and digits';
   return refuse(new GatewayError('not-found', { message }));
 }
 
