@@ -164,7 +164,8 @@ function loadFrom(
   const jsonAnswers = settings.jsonAnswers.flatMap(
     (one, i) => faults.resolve(['gateway', 'jsonAnswers', i], 'endpoint', one, names.views) ?? [],
   );
-  judgeAddresses(isAuthRequired(auth) || options.firstKeyHash !== undefined, addresses, faults);
+  const hasAuth = isAuthRequired(auth) || options.firstKeyHash !== undefined;
+  judgeAddresses(hasAuth, addresses, faults);
   judgeAuth(settings, faults);
   judgeRedis(settings, faults);
   judgeWorkers(settings, faults);
@@ -172,7 +173,8 @@ function loadFrom(
   warnings.push(...exchangeWarnings(source, settings.auth, upstreams));
   warnOfScopes(settings, faults);
   warnOfLimits(settings, faults);
-  warnOfExposure(settings, addresses, faults);
+  // Over stdio there is one client, on this machine.
+  warnOfExposure(hasAuth || !listens, settings, addresses, faults);
   warnings.push(...readableSecrets(absolute, mode, document, 'entries' in own ? own.entries : []));
   const lockFile = where.resolve(settings.lock?.file ?? DEFAULT_LOCK_FILE);
   const lock = options.ignoresLock === true ? undefined : readLock(lockFile, settings.lock, files, upstreams, faults);

@@ -531,6 +531,17 @@ for (const { gateway, refused } of safety) {
 }
 
 // SEC-14
+test('a public name of a gateway that asks for no credentials is a warning', async () => {
+  const warningsWith = async (gateway: string, options = {}) =>
+    (await loadText(`${ONE}gateway: {${gateway}}\n`, options)).warnings.join('\n');
+  const open = 'publicUrl: "https://mcp.example.com"';
+  assert.match(await warningsWith(open), /gateway\.publicUrl: .*asks for no credentials.*gateway\.auth/);
+  assert.equal(await warningsWith('publicUrl: "https://localhost:3000"'), '');
+  assert.equal(await warningsWith(`${open}, ${KEY}`), '');
+  assert.equal(await warningsWith(open, { listens: false }), '', 'over stdio');
+});
+
+// SEC-14
 test('--listen overrides the file, and needs authentication beyond loopback', async () => {
   assert.match(
     (await problemsOf(ONE, { listen: '0.0.0.0:80' })).join('\n'),

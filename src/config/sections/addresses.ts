@@ -112,9 +112,24 @@ function boundHost(address: Address): string {
   return URL.parse(`http://${addressText(address)}`)?.hostname ?? address.host;
 }
 
-/** Adds warnings about addresses that are reachable from the network. */
-export function warnOfExposure(settings: GatewaySettings, { listen, operator }: Addresses, faults: Faults): void {
+/**
+ * Adds warnings about addresses that are reachable from the network.
+ *
+ * @param hasAuth whether clients have to authenticate.
+ */
+export function warnOfExposure(
+  hasAuth: boolean,
+  settings: GatewaySettings,
+  { listen, operator }: Addresses,
+  faults: Faults,
+): void {
   const { publicUrl, allowedHosts, auth } = settings;
+  if (!hasAuth && publicUrl !== undefined && !isLoopbackUrl(new URL(publicUrl))) {
+    const message =
+      'clients of other machines use this name, and the gateway asks for no credentials; ' +
+      'configure gateway.auth, unless the proxy in front does';
+    faults.warn(['gateway', 'publicUrl'], message);
+  }
   if (!isLoopback(listen.host) && publicUrl === undefined && allowedHosts.length === 0) {
     const message = 'without publicUrl or allowedHosts, requests that name the gateway by a host name are refused';
     faults.warn(['gateway', 'listen'], message);
