@@ -3,11 +3,13 @@ import { suite, test } from 'node:test';
 import { stream } from '../fixtures/servers/http-harness.ts';
 import { askingSseServer } from '../fixtures/servers/sse-asks.ts';
 import { initialize, post, rpc } from '../downstream/client.ts';
-import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
+import { errorText, legacyUpstream, modernUpstream, type Served } from '../support/http-upstream.ts';
+import type { Members } from '../support/members.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { testCore } from '../support/core.ts';
 import { upstreamStatuses } from '../../src/compose/upstream-status.ts';
 import { openGateway } from '../support/open-gateway.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'act', inputSchema: { type: 'object' } };
@@ -117,4 +119,69 @@ test('the status has the eras, the revisions and their evidence', TIMEOUT, async
   });
   assert.match(await gateway.metrics.text(), /linkspan_upstream_era\{upstream="up",era="legacy"\} 1/);
   assert.match(await gateway.metrics.text(), /linkspan_upstream_era\{upstream="held",era="modern"\} 0/);
+});
+
+/** A server with sessions, and then one of 2026-07-28 only in its place. */
+function replacedServer() {
+  const state = { isModern: false, streams: [] as Served[] };
+  const done = { content: [{ type: 'text', text: 'done' }] };
+  const serverInfo = { name: 'scripted', version: '1' };
+  const capabilities = { tools: { listChanged: true } };
+  const modernOnly = (members: Members) => (served: Served) => {
+    const isModern = Object.keys(served.meta).length > 0;
+    if (isModern === state.isModern) return isModern ? { resultType: 'complete', ...members } : members;
+    const data = { supported: ['2026-07-28'], requested: '2025-11-25' };
+    const unsupported = { code: -32_022, message: 'Unsupported protocol version: 2025-11-25', data };
+    const error = isModern ? { code: -32_601, message: 'Method not found' } : unsupported;
+    served.response.writeHead(400, { 'content-type': 'application/json' }).end(errorText(served.id, error));
+    return undefined;
+  };
+  const caching = { ttlMs: 0, cacheScope: 'private' };
+  const answers = {
+    initialize: (served: Served) => {
+      if (!state.isModern) served.response.setHeader('mcp-session-id', `session-${String(served.id)}`);
+      return modernOnly({ protocolVersion: '2025-11-25', capabilities, serverInfo })(served);
+    },
+    'server/discover': modernOnly({ supportedVersions: ['2026-07-28'], capabilities: { tools: {} }, ...caching }),
+    'tools/list': (served: Served) =>
+      modernOnly({ tools: [TOOL, { ...TOOL, name: state.isModern ? 'new' : 'old' }], ...caching })(served),
+    'tools/call': modernOnly(done),
+    ping: modernOnly({}),
+    '': (served: Served) => {
+      if (served.method !== 'GET') return {};
+      if (state.isModern) served.response.writeHead(405).end();
+      else stream(served.response);
+      state.streams.push(served);
+      return undefined;
+    },
+  };
+  return { state, answers };
+}
+
+suite('a server with sessions that is replaced by one of 2026-07-28 only', { concurrency: 2 }, () => {
+  // L-011
+  test('serves a client that has a session there', TIMEOUT, async () => {
+    const { state, answers } = replacedServer();
+    await using upstream = await legacyUpstream({ answers });
+    await using gateway = await testCore({ up: { ...upstream.config, era: 'auto' } });
+    const client = await gateway.connect();
+    const call = () => client.request('tools/call', { name: 'up__act', arguments: {} });
+    assert.match(JSON.stringify(await call()), /done/);
+    state.isModern = true;
+    assert.match(JSON.stringify(await call()), /done/);
+  });
+
+  // L-011
+  test('is listed anew when the streams of its sessions have ended', TIMEOUT, async () => {
+    const { state, answers } = replacedServer();
+    await using upstream = await legacyUpstream({ answers });
+    await using gateway = await testCore({ up: { ...upstream.config, era: 'auto' } });
+    const client = await gateway.connect();
+    assert.match(JSON.stringify(await client.result('tools/list')), /up__old/);
+    await waitUntil(() => state.streams.length === 1);
+    state.isModern = true;
+    state.streams[0]?.response.destroy();
+    await client.waitForMessage('notifications/tools/list_changed');
+    assert.match(JSON.stringify(await client.result('tools/list')), /up__new/);
+  });
 });

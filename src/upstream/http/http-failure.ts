@@ -46,6 +46,9 @@ export const SESSION_REFUSALS = new Set([400, 401, 403, 404, 409, 410, 422]);
 const SESSION_UNKNOWN =
   /\b(?:no valid|invalid|unknown|missing|expired) (?:mcp[- ]?)?session|\bsession(?: id)?\b.{0,40}\b(?:not found|not initialized|invalid|unknown|expired|terminated|does not exist|required)\b|\bserver (?:is )?not initialized/i;
 
+/** Errors of servers of the modern era, which has no sessions. In its place there may have been one with our session. */
+const MODERN_ONLY: ReadonlySet<number> = new Set([RPC.headerMismatch, RPC.unsupportedVersion]);
+
 /** Statuses with which a server speaks for itself. With 403, 409 and 410 it may pass on what the service behind a tool has answered. */
 const OF_SERVER: ReadonlySet<number> = new Set([400, 401, 404, 422]);
 
@@ -67,7 +70,7 @@ function judgeSession(
   const error = response?.kind === 'error' ? response.error : undefined;
   if (error?.code === RPC.methodNotFound || (isOwn && error === undefined)) return 'known';
   const words = (error?.message ?? text ?? body ?? '').slice(0, MAX_MESSAGE_CHARS);
-  const saysUnknown = SESSION_UNKNOWN.test(words);
+  const saysUnknown = SESSION_UNKNOWN.test(words) || (error !== undefined && MODERN_ONLY.has(error.code));
   // Some servers answer 404 for methods that they do not have.
   const isGone = !isOwn && (status === 404 || status === 410);
   if (!saysUnknown && !isGone) return 'known';

@@ -22,8 +22,16 @@ export interface Attempts {
 export type NextStep =
   /** `reason`: an operator has to do something, or the stream stays closed. */
   | { readonly kind: 'again'; readonly delayMs: number; readonly fromStart?: boolean; readonly reason?: GatewayError }
-  /** The upstream has no such stream for us. `reason` is undefined if the specification allows that; `limit` is the bound that ends the attempts. */
-  | { readonly kind: 'give-up'; readonly reason?: GatewayError; readonly limit?: LimitName }
+  /**
+   * The upstream has no such stream for us. `reason` is undefined if the specification allows that; `limit` is the bound that ends the attempts.
+   * `hadStream`: it had one before, so that it may be another server now.
+   */
+  | {
+      readonly kind: 'give-up';
+      readonly reason?: GatewayError;
+      readonly limit?: LimitName;
+      readonly hadStream?: boolean;
+    }
   | { readonly kind: 'session-lost' };
 
 /** Decides how to continue after the end of a stream: {@link afterServerStreamEnd} or {@link afterResumedStreamEnd}. */
@@ -92,7 +100,8 @@ export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, i
       const { status } = end;
       // A server without such a stream may answer 404, as any web server does. Then a POST shows whether the session is lost.
       if (status === 404 && inSession && attempts.hasOpened) return { kind: 'session-lost' };
-      if (status === 204 || status === 404 || status === 405) return { kind: 'give-up' };
+      if (status === 204 || status === 404 || status === 405)
+        return { kind: 'give-up', ...(attempts.hasOpened && { hadStream: true }) };
       if (isTransientStatus(status)) return { kind: 'again', delayMs };
       if (status === 401 || status === 403) {
         const refusedMs = Math.min(REFUSED_MS * 2 ** Math.max(0, attempts.failed - 1), MOST_REFUSED_MS);

@@ -367,6 +367,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
         else log.warn({ err: why.reason }, 'GET stream of the upstream is not opened again');
         const event = 'accepted the request with HTTP 202, and has no stream for the answer';
         this.#posts.failElsewhere(upstreamError('upstream-lost', upstream, event, {}, why.reason));
+        if (why.hadStream === true && this.#session.id !== undefined) this.#check.ask();
       },
     });
     this.#serverStream.start(0);

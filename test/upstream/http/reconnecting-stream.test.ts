@@ -89,7 +89,7 @@ test('a stream that ends or breaks is opened again at its last event', LIMIT, as
   );
   await using reader = new Reader(server);
   reader.stream.start(0);
-  assert.deepEqual(await reader.ends.at(0), { kind: 'give-up' });
+  assert.deepEqual(await reader.ends.at(0), { kind: 'give-up', hadStream: true });
   assert.deepEqual(reader.texts.items, [progress(1), progress(2), progress(3)]);
   assert.deepEqual(
     server.received.items.map(({ headers }) => headers['last-event-id']),

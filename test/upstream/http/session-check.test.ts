@@ -34,6 +34,8 @@ const LOST: readonly { what: string; answer: Answer; method?: string }[] = [
   { what: '409 with an error', answer: refuse(409, UNKNOWN, null) },
   { what: '410 with an error with our id', answer: refuse(410, UNKNOWN) },
   { what: '400 with an error with our id', answer: refuse(400, UNKNOWN) },
+  { what: '400 for a revision', answer: refuse(400, { code: -32_022, message: 'Unsupported protocol version' }) },
+  { what: '400 for a missing header', answer: refuse(400, { code: -32_020, message: 'Mcp-Method is missing' }) },
 ];
 
 for (const { what, answer, method = 'tools/call' } of LOST) {
