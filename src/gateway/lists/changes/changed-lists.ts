@@ -3,6 +3,7 @@ import { LIST_KINDS, type ListKind, type OfferKey } from '../../../catalog/offer
 import { isSameRestriction } from '../../../catalog/restriction.ts';
 import { upstreamIn } from '../../../catalog/view.ts';
 import type { RawObject } from '../../../json/json.ts';
+import { retryUntilDone } from '../../../upstream/lifecycle/retry-until-done.ts';
 import { isPrivate } from '../../../upstream/link/link.ts';
 import { inSlices } from '../../../work-turn.ts';
 import type { ConnectionHolder, Link } from '../../exchange/connection-holder.ts';
@@ -10,6 +11,9 @@ import type { Offers } from '../offers.ts';
 import type { ListAnnouncer } from './list-announcer.ts';
 import { PrivateLists } from './private-lists.ts';
 import { type ListingOutcome, RepeatedListings } from './repeated-listings.ts';
+
+/** The time for which changed lists for certain capabilities are read again after a failure. The upstream retries only those for all clients. */
+const RETRIED_MS = 60_000;
 
 export interface ChangedListsParts extends Pick<SharedParts, 'upstreams' | 'siblingsOf' | 'log' | 'onLimit'> {
   readonly holders: Iterable<ConnectionHolder>;
@@ -169,14 +173,15 @@ export class ChangedLists {
         offers.remove(upstreamId, key);
         continue;
       }
-      const listing = upstream.relist(holder.era, holder, audience);
+      const relist = () => upstream.relist(holder.era, holder, audience);
       listings.push(
-        listing.catch((thrown: unknown) =>
+        relist().catch((thrown: unknown) => {
           log.warn(
             { err: thrown, upstream: upstreamId },
             'changed lists not fetched for clients with certain capabilities',
-          ),
-        ),
+          );
+          void retryUntilDone(relist, () => 0, AbortSignal.any([holder.closed, AbortSignal.timeout(RETRIED_MS)]));
+        }),
       );
     }
     await Promise.all(listings);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { commonKey, EMPTY_OFFER } from '../../../../src/catalog/offer.ts';
@@ -8,10 +9,13 @@ import { ChangedLists } from '../../../../src/gateway/lists/changes/changed-list
 import { ListAnnouncer } from '../../../../src/gateway/lists/changes/list-announcer.ts';
 import { RawObject } from '../../../../src/json/json.ts';
 import { NO_FEATURES } from '../../../../src/upstream/link/link.ts';
+import { stream } from '../../../fixtures/servers/http-harness.ts';
 import { testCore } from '../../../support/core.ts';
 import { GatewayParts, type TestStream } from '../../../support/gateway-parts.ts';
+import { legacyUpstream, type Served, type ServerScript } from '../../../support/http-upstream.ts';
 import { memoryUpstream, type Peer } from '../../../support/memory-upstream.ts';
 import { stopTime } from '../../../support/stopped-time.ts';
+import { waitUntil } from '../../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const TOOLS_CHANGED = 'notifications/tools/list_changed';
@@ -334,4 +338,39 @@ test('a restored session hears of every list, as all may have changed meanwhile'
   const methods = restored.stream.notifications.map(([method]) => method);
   assert.deepEqual(new Set(methods), new Set([TOOLS_CHANGED, PROMPTS_CHANGED, 'notifications/resources/list_changed']));
   assert.deepEqual(other.stream.messages, []);
+});
+
+test('lists for certain capabilities are read again after a refused handshake', TIMEOUT, async () => {
+  const streams: Served[] = [];
+  const tools = [tool('old')];
+  let refusals = 0;
+  const capabilities = { tools: { listChanged: true } };
+  const answers: ServerScript['answers'] = {
+    initialize: ({ params, response }) => {
+      if (refusals > 0 && JSON.stringify(params).includes('sampling')) {
+        refusals--;
+        response.writeHead(503).end();
+        return undefined;
+      }
+      response.setHeader('mcp-session-id', randomUUID());
+      return { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'scripted', version: '1' } };
+    },
+    '': (served) => {
+      if (served.method !== 'GET') return {};
+      stream(served.response);
+      streams.push(served);
+      return undefined;
+    },
+  };
+  await using upstream = await legacyUpstream({ tools, answers });
+  await using gateway = await testCore({ up: upstream.config });
+  const client = await gateway.connect({ capabilities: { sampling: {} } });
+  await client.result('tools/list');
+  const listed = () => upstream.requests('tools/list').length;
+  await waitUntil(() => streams.some(({ response }) => !response.closed) && listed() === 2);
+  tools.push(tool('new'));
+  refusals = 1;
+  for (const served of streams) if (!served.response.closed) served.notify(TOOLS_CHANGED, {});
+  await client.waitForMessage(TOOLS_CHANGED);
+  assert.match(JSON.stringify(await client.result('tools/list')), /up__new/);
 });
