@@ -469,7 +469,9 @@ export class Upstream<Context, User extends LinkUser> {
     const early = !link.hasAnsweredCall && !isForgotten && !(this.isProcess && this.#crashes.record(link));
     const isServing = this.#isServingIn(link.era);
     const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.isProcess, isServing };
-    if (!isNoProblem) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
+    const isLeft = this.#likelyEra(link.era) !== link.era && !this.#links.isOpenIn(link.era);
+    if (isLeft) this.#lifecycles.forget(link.era);
+    else if (!isNoProblem) this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log[isNoProblem ? 'info' : 'warn']({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.
     void this.#links.close(record);

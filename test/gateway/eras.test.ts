@@ -169,6 +169,8 @@ suite('a server with sessions that is replaced by one of 2026-07-28 only', { con
     assert.match(JSON.stringify(await call()), /done/);
     state.isModern = true;
     assert.match(JSON.stringify(await call()), /done/);
+    for (const { response } of state.streams) response.destroy();
+    await waitUntil(() => upstreamStatuses(gateway.core)[0]?.state === 'ready');
   });
 
   // L-011
