@@ -225,7 +225,7 @@ test('a client beyond the connections of an upstream is told which setting bound
 });
 
 // N-88
-test('the only connection of a remote upstream goes from the reading of lists to a client', TIMEOUT, async (t) => {
+test('the only connection of a remote upstream goes to a client that waits for it', TIMEOUT, async (t) => {
   const time = stopTime(t);
   const memory = counting();
   const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
