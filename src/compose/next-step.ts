@@ -1,6 +1,7 @@
 import { COMMAND } from '../command-name.ts';
 import type { UpstreamStatus } from '../operator/admin/answers.ts';
 import { START_SETTING } from '../upstream/link/start-timeout.ts';
+import { isExhaustion } from '../upstream/stdio/spawn-failure.ts';
 
 /** The facts about an upstream that decide what an operator can do. */
 export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' | 'state' | 'reason'> {
@@ -34,6 +35,9 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
       `If its command downloads packages first (npx and uvx do), run "${COMMAND} prefetch" or raise timeouts.start. ` +
       `If not, read what it printed with "${COMMAND} logs". Then: ${restart}`
     );
+  }
+  if (transport === 'stdio' && isExhaustion(reason)) {
+    return `Give the gateway more of what its reason names. It is tried again by itself; to try now: ${restart}`;
   }
   if (transport === 'stdio' && NO_PROGRAM.test(reason)) {
     const what = reason.includes('working directory')

@@ -33,6 +33,13 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
     step: /^Correct "command" in its entry, or install the program\. It is tried again when a client needs it; to try now: linkspan restart up$/,
   },
   {
+    what: 'finds no room for a process',
+    state: 'failed',
+    reason:
+      'command "npx" could not be started (EAGAIN): there is no room for another process (ulimit -u, or the pids limit of the container)',
+    step: /^Give the gateway more of what its reason names\. It is tried again by itself; to try now: linkspan restart up$/,
+  },
+  {
     what: 'has no working directory',
     state: 'failed',
     reason: 'the working directory of command "x" does not exist or is no directory',

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { post, rpc } from '../downstream/client.ts';
 import { startGateway } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
+import { limitFiles } from '../support/limit-files.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -71,4 +72,18 @@ test('no request reaches the command line or environment of a child', OPTIONS, a
     assert.doesNotMatch(JSON.stringify([...launch.env]), /canary|gateway-secret/);
   }
   assert.notEqual(legacy, modern);
+});
+
+// N-84
+test('a start without open files to spare names the limit', OPTIONS, async () => {
+  const server = { command: process.execPath, args: [SERVER] };
+  await using gateway = await startGateway({ mcpServers: { pid: server } });
+  const open = new Set(await readdir(`/proc/${gateway.pid}/fd`));
+  let lowestFree = 0;
+  while (open.has(String(lowestFree))) lowestFree++;
+  // One for the connection of the client, and none for the pipes of a process.
+  const before = limitFiles(gateway.pid, String(lowestFree + 1));
+  const { text } = await modernPost(gateway.endpoint(), 'tools/call', { name: 'pid__pid', arguments: {} });
+  limitFiles(gateway.pid, before);
+  assert.match(text, /could not be started \(EMFILE\): the gateway has too many open files \(ulimit -n\)/);
 });

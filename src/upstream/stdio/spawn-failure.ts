@@ -19,6 +19,19 @@ const INSTALLED_WITH = new Map([
 /** Error codes of failures that only a change of the config or the machine can fix. */
 const PERMANENT = new Set(['ENOENT', 'EACCES', 'ENOTDIR', 'E2BIG', 'ENOEXEC', 'ERR_INVALID_ARG_VALUE']);
 
+/** Words for what the system lacks to start any program. */
+const LACKS: ReadonlyMap<string, string> = new Map([
+  ['EAGAIN', 'there is no room for another process (ulimit -u, or the pids limit of the container)'],
+  ['EMFILE', 'the gateway has too many open files (ulimit -n)'],
+  ['ENFILE', 'the machine has too many open files'],
+  ['ENOMEM', 'there is not enough memory'],
+]);
+
+/** Returns whether the reason of a failed start is that the system lacks something that all programs need. */
+export function isExhaustion(reason: string): boolean {
+  return LACKS.values().some((words) => reason.endsWith(words));
+}
+
 /** The cause of a program that could not be started. The message is for operators. */
 export class ProgramError extends Error {
   override readonly name = 'ProgramError';
@@ -57,7 +70,12 @@ async function findCause(code: string, target: StdioTarget, path: string): Promi
   const [first = command] = command.trim().split(/\s/, 1);
   const name = basename(first);
   if (code !== 'ENOENT' && code !== 'EACCES' && code !== 'ENOTDIR') {
-    return { message: `command "${name}" could not be started (${code})`, note: `could not start ${first}: ${code}` };
+    const lack = LACKS.get(code);
+    const why = lack === undefined ? '' : `: ${lack}`;
+    return {
+      message: `command "${name}" could not be started (${code})${why}`,
+      note: `could not start ${first}: ${code}`,
+    };
   }
   if (cwd !== undefined && !(await isDirectory(cwd))) {
     const message = `the working directory of command "${name}" does not exist or is no directory`;
