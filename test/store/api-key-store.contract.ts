@@ -84,6 +84,16 @@ export function apiKeyStoreContract(name: string, open: () => Promise<readonly [
     );
   });
 
+  test(`${name}: the latest use of a key counts, though an earlier one is stored later`, OPTIONS, async () => {
+    const [store, other] = await open();
+    const key = keyOf('one');
+    await store.change(() => ({ add: [key] }));
+    for (const [each, usedMs] of [[store, 1_000] as const, [other, 3_000] as const, [store, 2_000] as const]) {
+      await each.storeUses(new Map([[keyIdOf(key), usedMs]]), new Set([keyIdOf(key)]));
+    }
+    assert.equal((await other.lastUses()).get(keyIdOf(key)), 3_000);
+  });
+
   test(`${name}: processes that store times of last use at once lose none`, OPTIONS, async () => {
     const stores = await open();
     const keys = Array.from({ length: 10 }, (_, n) => keyOf(`at once ${n}`));

@@ -38,10 +38,12 @@ for n = 4 + removed, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[n], ARGV[n + 1
 redis.call('SET', KEYS[2], ARGV[2])
 return 1`);
 
-/** Stores times of use of keys that are still there. */
+/** Stores times of use of keys that are still there. The latest one counts: a replica that was cut off stores its own later. */
 const USES = scriptOf(`
 for n = 1, #ARGV, 2 do
-  if redis.call('HEXISTS', KEYS[1], ARGV[n]) == 1 then redis.call('HSET', KEYS[3], ARGV[n], ARGV[n + 1]) end
+  local id, usedMs = ARGV[n], ARGV[n + 1]
+  local isLatest = tonumber(redis.call('HGET', KEYS[3], id) or 0) < tonumber(usedMs)
+  if isLatest and redis.call('HEXISTS', KEYS[1], id) == 1 then redis.call('HSET', KEYS[3], id, usedMs) end
 end`);
 
 const PAGE = z.tuple([z.string(), HASH_REPLY]);
