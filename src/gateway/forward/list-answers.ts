@@ -24,13 +24,16 @@ const PAGE_ITEMS = 1_000;
 
 const CURSOR_MS = 3_600_000;
 
-/** A request for a list. */
-interface Listing extends Cancellable {
-  readonly request: Request;
-}
-
 /** The client of a request for a list, with the rights of that request. */
 type Asker = Pick<Client, 'catalog' | 'caller' | 'dialect'>;
+
+/** A request for a list, and the client that gets it. */
+interface Listing {
+  readonly holder: ConnectionHolder;
+  readonly asker: Asker;
+  readonly list: ListName;
+  readonly request: Request;
+}
 
 export interface ListAnswersParts {
   readonly sealer: Sealer;
@@ -60,35 +63,35 @@ export class ListAnswers {
    * @param asker has the catalog that the request may see.
    * @throws {GatewayError} `invalid-cursor`, `cancelled`
    */
-  answer(one: Listing, holder: ConnectionHolder, list: ListName, asker: Asker): Answer | Promise<Answer> {
-    const { request } = one;
+  answer(
+    one: Cancellable & Pick<Listing, 'request'>,
+    holder: ConnectionHolder,
+    list: ListName,
+    asker: Asker,
+  ): Answer | Promise<Answer> {
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
+    const listing = { holder, asker, list, request: one.request };
     return refreshing === undefined
-      ? this.#answer(holder, asker, list, request)
-      : one.unlessCancelled(refreshing).then(() => this.#answer(holder, asker, list, request));
+      ? this.#answer(listing)
+      : one.unlessCancelled(refreshing).then(() => this.#answer(listing));
   }
 
-  #answer(holder: ConnectionHolder, asker: Asker, list: ListName, request: Request): Answer | Promise<Answer> {
+  #answer(listing: Listing): Answer | Promise<Answer> {
+    const { holder, asker, list, request } = listing;
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
-      return this.#next(holder, asker, list, request.method, request.params?.string('cursor') ?? '');
+      return this.#next(listing, request.params?.string('cursor') ?? '');
     }
     const { catalog, caller } = asker;
     // A request with other rights than its holder gets another list, so the announced change is still unread.
     if (catalog === holder.catalog) this.#parts.announcer.onListed(holder, list);
     const answers = getOrMake(this.#whole, catalog, () => new Map());
     const key = `${list} ${caller.revision}`;
-    return answers.get(key) ?? this.#first(holder, asker, list, request.method, answers, key);
+    return answers.get(key) ?? this.#first(listing, answers, key);
   }
 
-  async #first(
-    holder: ConnectionHolder,
-    asker: Asker,
-    list: ListName,
-    method: string,
-    answers: Map<string, Answer>,
-    key: string,
-  ): Promise<Answer> {
+  async #first(listing: Listing, answers: Map<string, Answer>, key: string): Promise<Answer> {
+    const { holder, asker, list, request } = listing;
     const { catalog, caller, dialect } = asker;
     const { revision } = caller;
     const caching = this.#parts.offers.cachingOf(holder);
@@ -97,15 +100,16 @@ export class ListAnswers {
     const digest = catalog.digest[kindOf(list)];
     // Not kept: a cursor expires, and less is left of the time for which the client may keep a list, the later it gets it.
     if (items.length > PAGE_ITEMS || catalog.caching.ttlMs > 0)
-      return await this.#page(asker, list, method, items, digest, 0, caching);
+      return await this.#page(listing, items, digest, 0, caching);
     const own = `{"${list}":[${items.join(',')}],${this.#metaText(asker)}}`;
-    const result = this.#parts.translator.stampOwn(dialect, method, own, caching);
+    const result = this.#parts.translator.stampOwn(dialect, request.method, own, caching);
     const answer: Answer = { kind: 'result', result, tail: [Buffer.from(`${oneLine(result)}}`)] };
     answers.set(key, answer);
     return answer;
   }
 
-  async #next(holder: ConnectionHolder, asker: Asker, list: ListName, method: string, cursor: string): Promise<Answer> {
+  async #next(listing: Listing, cursor: string): Promise<Answer> {
+    const { holder, asker, list } = listing;
     const payload = await this.#parts.sealer.unseal('cursor', cursor, Date.now());
     const position = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
     const items = position === undefined ? undefined : this.#itemsOf(asker, list, position.digest);
@@ -119,7 +123,7 @@ export class ListAnswers {
     // All pages of one list have the same scope. An earlier list is outdated.
     const { ttlMs } = isCurrent ? this.#parts.offers.cachingOf(holder) : UNCACHED;
     const caching = { ttlMs, isPublic: payload['public'] === true };
-    return await this.#page(asker, list, method, items, position.digest, position.offset, caching);
+    return await this.#page(listing, items, position.digest, position.offset, caching);
   }
 
   /** Returns the `_meta` of a list: the pseudonyms of this endpoint and of those before it. */
@@ -138,9 +142,7 @@ export class ListAnswers {
   }
 
   async #page(
-    asker: Asker,
-    list: ListName,
-    method: string,
+    { asker, list, request }: Listing,
     all: readonly string[],
     digest: string,
     offset: number,
@@ -158,7 +160,7 @@ export class ListAnswers {
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#parts.sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
     const own = `{"${list}":[]${nextCursor},${this.#metaText(asker)}}`;
-    const shell = oneLine(this.#parts.translator.stampOwn(asker.dialect, method, own, caching));
+    const shell = oneLine(this.#parts.translator.stampOwn(asker.dialect, request.method, own, caching));
     const key = keyOf(list, digest, revision);
     const array = this.#parts.paged.page(key, all, offset, () => Buffer.from(`[${items.join(',')}]`));
     return pageAnswer(shell, list, array);
