@@ -132,7 +132,7 @@ async function receiveMessage(
 ): Promise<Response> {
   const headers = readHeaders(exchange.incoming);
   const limitBytes = BODY_FACTOR * bodyBytes() + BODY_EXTRA_BYTES;
-  const limits = { limitBytes, budget: endpoints.bodies, principal: principal.key };
+  const limits = { limitBytes, budget: endpoints.mcp.memory.bodies, principal: principal.key };
   const text = await postedText(exchange, headers, limits);
   if (typeof text !== 'string') return text;
   const message = resultOrError(MessageError, () => parseMessage(text));
@@ -151,7 +151,7 @@ async function answerModern(
 ): Promise<Response> {
   const { incoming, outgoing } = exchange;
   const limitBytes = BODY_FACTOR * bodyBytes() + BODY_EXTRA_BYTES;
-  const limits = { limitBytes, budget: endpoints.bodies, principal: principal.key };
+  const limits = { limitBytes, budget: endpoints.mcp.memory.bodies, principal: principal.key };
   const text = await postedText(exchange, readHeaders(incoming), limits);
   if (typeof text !== 'string') return text;
   const parsed = parseRequestBody(text, principal, headers);

@@ -16,7 +16,6 @@ import type { Principal } from '../../policy/principal.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint, type McpParts } from '../mcp.ts';
 import { postFastPath } from './post-fast-path.ts';
-import type { BodyBudget } from '../memory/body-budget.ts';
 import { bodyBudgetLimits } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse } from '../admission/refusal.ts';
@@ -28,7 +27,6 @@ import { browserHint } from '../admission/browser-hint.ts';
 export interface Endpoints {
   readonly mcp: McpEndpoint;
   readonly sse: SseEndpoint;
-  readonly bodies: BodyBudget;
   /** Applies the settings of another config that do not concern open streams. */
   setConfig(config: ReturnType<McpParts['settings']>): void;
   /** Ends open streams of these principals on which no answer is due. */
@@ -80,7 +78,6 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   return {
     mcp,
     sse,
-    bodies: memory.bodies,
     setConfig(next) {
       settings = next;
       const bodyLimits = bodyBudgetLimits(next.limits);
@@ -115,7 +112,7 @@ function failureHandler(log: Logger): (thrown: unknown, outgoing: ClientResponse
 /** Creates the client's edge over HTTP: admission and routes. It keeps nothing, so that a new one can take its place. */
 export function createApp(parts: AppParts): HttpApp {
   const { front, config, log, metrics } = parts;
-  const { mcp, sse, bodies } = parts.endpoints;
+  const { mcp, sse } = parts.endpoints;
   const { bodyBytes } = config.limits;
   const admission = new Admission(parts);
   const onFailure = failureHandler(log);
@@ -197,7 +194,7 @@ export function createApp(parts: AppParts): HttpApp {
 
   return {
     app,
-    tryFastPath: postFastPath({ front, admission, mcp, bodyBytes, bodies, onFailure }),
+    tryFastPath: postFastPath({ front, admission, mcp, bodyBytes, onFailure }),
     onConnectionDropped: () => metrics.countShed('connections'),
   };
 }

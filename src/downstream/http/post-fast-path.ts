@@ -1,7 +1,6 @@
 import type { HttpBindings } from '@hono/node-server';
 import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import type { Front } from '../../gateway/front/front.ts';
-import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission } from '../admission/admission.ts';
 import type { McpEndpoint } from '../mcp.ts';
 import { postForm } from '../admission/accept.ts';
@@ -13,7 +12,6 @@ export interface PostFastPathParts {
   readonly admission: Admission;
   readonly mcp: McpEndpoint;
   readonly bodyBytes: number;
-  readonly bodies: BodyBudget;
   /** Returns the response to a request whose handling threw. */
   readonly onFailure: (thrown: unknown, outgoing: ClientResponse) => Response;
 }
@@ -34,7 +32,7 @@ function viewOf(target: string | undefined): string | undefined {
  * returns false.
  */
 export function postFastPath(parts: PostFastPathParts): (env: HttpBindings) => boolean {
-  const { front, admission, mcp, bodyBytes, bodies, onFailure } = parts;
+  const { front, admission, mcp, bodyBytes, onFailure } = parts;
 
   /** Writes a response, or that of a failure. Never rejects. */
   async function write(outgoing: ClientResponse, answering: Promise<Response>): Promise<void> {
@@ -61,7 +59,7 @@ export function postFastPath(parts: PostFastPathParts): (env: HttpBindings) => b
     }
     const form = postForm(headers.accept);
     if (form === undefined || refuseMedia(headers) !== undefined) return false;
-    const limits = { limitBytes: bodyBytes, budget: bodies, principal: principal.key };
+    const limits = { limitBytes: bodyBytes, budget: mcp.memory.bodies, principal: principal.key };
     receiveText(env, headers.contentLength, limits, (text) => {
       if (typeof text !== 'string') writeResponse(outgoing, text);
       else void write(outgoing, mcp.post(outgoing, view, admitted, form, text));
