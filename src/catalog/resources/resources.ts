@@ -111,18 +111,15 @@ export function publishResources(
   const quarantined: Quarantined[] = [];
   const repaired: Repaired[] = [];
 
-  function firstTemplates(id: string, templates: readonly RawObject[]): readonly RawObject[] {
-    const more = templates.length - LIMITS.templatesPerUpstream;
-    if (more <= 0) return templates;
-    const why = `and ${more - 1} more are beyond the ${LIMITS.templatesPerUpstream} templates that one upstream may have`;
-    quarantined.push({
-      ...quarantine(id, 'template', '', LIMITS.templatesPerUpstream, why),
-      limit: 'templatesPerUpstream',
-    });
-    return templates.slice(0, LIMITS.templatesPerUpstream);
+  function firstTemplates(id: string, all: readonly RawObject[]): readonly RawObject[] {
+    const most = LIMITS.templatesPerUpstream;
+    if (all.length <= most) return all;
+    const why = `and ${all.length - most - 1} more are beyond the ${most} templates that one upstream may have`;
+    quarantined.push({ ...quarantine(id, 'template', '', most, why), limit: 'templatesPerUpstream' });
+    return all.slice(0, most);
   }
 
-  function locate(
+  function publish(
     kind: 'resource' | 'template',
     upstreamsByKey: Map<string, string[]>,
   ): { readonly texts: string[]; readonly origins: Origin[] } {
@@ -134,8 +131,8 @@ export function publishResources(
       const offer = offers.get(id);
       const isModern = isModernRevision(offer?.revision);
       const items = kind === 'resource' ? (offer?.resources ?? []) : firstTemplates(id, offer?.templates ?? []);
-      for (const [position, listed] of items.entries()) {
-        const reading = readItem(kind, listed, isModern);
+      for (const [position, raw] of items.entries()) {
+        const reading = readItem(kind, raw, isModern);
         const { key, fault, item } = reading;
         const why = fault ?? viewFault(kind, view, prefixed, upstream, key);
         if (why !== undefined) {
@@ -148,31 +145,29 @@ export function publishResources(
         if (kind === 'template') indexed.push({ upstream: id, template: key });
         const published = uriToClient(upstream, key);
         const publisher = publisherByUri.get(published);
-        if (publisher === undefined) {
-          publisherByUri.set(published, id);
-          const text = publishedText(kind, upstream, item);
-          texts.push(text);
-          origins.push({ upstream: id, uri: key });
-          const repair = repairOf(id, kind, reading);
-          if (repair !== undefined) repaired.push(repair);
-          if (kind === 'resource' && !isReadableUrl(published)) {
-            modernTexts.add(text);
-            repaired.push(urlRepair(id, key));
-          }
-        } else {
-          const clash =
-            publisher === id
-              ? 'is listed twice'
-              : `is listed by upstream "${publisher}" too, so neither can be read by it here`;
+        if (publisher !== undefined) {
+          const shared = `is listed by upstream "${publisher}" too, so neither can be read by it here`;
+          const clash = publisher === id ? 'is listed twice' : shared;
           quarantined.push(quarantine(id, kind, key, position, clash));
+          continue;
+        }
+        publisherByUri.set(published, id);
+        const text = publishedText(kind, upstream, item);
+        texts.push(text);
+        origins.push({ upstream: id, uri: key });
+        const repair = repairOf(id, kind, reading);
+        if (repair !== undefined) repaired.push(repair);
+        if (kind === 'resource' && !isReadableUrl(published)) {
+          modernTexts.add(text);
+          repaired.push(urlRepair(id, key));
         }
       }
     }
     return { texts, origins };
   }
 
-  const { texts, origins } = locate('resource', listed);
-  const { texts: templateTexts, origins: templateOrigins } = locate('template', templates);
+  const { texts, origins } = publish('resource', listed);
+  const { texts: templateTexts, origins: templateOrigins } = publish('template', templates);
   // A wrong entry does not hide another one with its URI.
   if (hidden.size > 0) {
     for (const { upstream, uri } of [...origins, ...templateOrigins]) hidden.delete(resourceKey(upstream, uri));
