@@ -4,8 +4,7 @@ import { shownText } from '../peer-text.ts';
  * The effect of a change. `suspicious`: it may be aimed at the model or its user. `breaking`: calls that were right may fail.
  * `wider`: calls may do or carry more than before. `other`: a person has to judge.
  */
-export const RISKS = ['suspicious', 'breaking', 'wider', 'other'] as const;
-export type Risk = (typeof RISKS)[number];
+export type Risk = 'suspicious' | 'breaking' | 'wider' | 'other';
 
 /** The kinds of changes, each with its risk. The names are a part of `lock --check --json` and do not change. */
 export const CHANGES = {

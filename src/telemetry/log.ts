@@ -15,8 +15,7 @@ import { TerminalLog } from './terminal-log.ts';
 export type Logger = PinoLogger;
 
 /** `json`: JSON lines for machines. `pretty`: lines for a person at a terminal. */
-export const LOG_FORMATS = ['json', 'pretty'] as const;
-export type LogFormat = (typeof LOG_FORMATS)[number];
+export type LogFormat = 'json' | 'pretty';
 
 export interface LogOptions {
   /** Default: JSON. */

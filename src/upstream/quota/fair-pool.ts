@@ -1,8 +1,7 @@
 import { getOrMake } from '../../map-entries.ts';
 
 /** Pools whose units principals share. */
-export const SHARED_POOLS = ['requests', 'queue', 'processes', 'connections', 'sessions', 'parked'] as const;
-export type SharedPool = (typeof SHARED_POOLS)[number];
+export type SharedPool = 'requests' | 'queue' | 'processes' | 'connections' | 'sessions' | 'parked';
 
 export interface Shares {
   /** False if there is only one principal, so that no part of a pool is kept for others. */
