@@ -160,7 +160,7 @@ export const upstreamAuth = fields.superRefine((given, context) => {
 const DEFAULT_LIFETIME_MS = 300_000;
 
 /** Returns the credentials of an entry; undefined for static ones. @param url of the upstream. */
-export function authOf(given: Fields | undefined, url: string): UpstreamAuth | undefined {
+export function upstreamAuthOf(given: Fields | undefined, url: string): UpstreamAuth | undefined {
   if (given === undefined || given.kind === 'static') return undefined;
   if (given.kind === 'identity') {
     const { audience = url, lifetime = DEFAULT_LIFETIME_MS } = given;

@@ -8,7 +8,7 @@ import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl, portFault } from '../schema/address.ts';
 import { withoutValue } from '../document/problem.ts';
 import { HEADER_VALUE } from '../schema/scalars.ts';
-import { authOf } from '../schema/credentials-schema.ts';
+import { upstreamAuthOf } from '../schema/credentials-schema.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
 type Found =
@@ -213,7 +213,7 @@ function http(
   const tls = entry.tls === undefined ? {} : { tls: entry.tls };
   // A URL with an unset variable may be invalid. Its upstream is listed as failed and never connected to.
   const target = { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers, ...tls };
-  const auth = authOf(entry.auth, target.url);
+  const auth = upstreamAuthOf(entry.auth, target.url);
   if (auth === undefined) return { target, reasons, warnings };
   if (Object.keys(headers).some((name) => name.toLowerCase() === 'authorization')) {
     return { fault: { key: 'auth', message: 'headers give an "Authorization" too; keep one' } };

@@ -96,11 +96,11 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
     ),
   ];
   const problem = reasons.length === 0 ? undefined : reasons.join('; ');
-  const config = configOf(name, entry, found.target, timeouts, includes[0], problem);
+  const config = upstreamConfigOf(name, entry, found.target, timeouts, includes[0], problem);
   return { config, problems: [], warnings };
 }
 
-function configOf(
+function upstreamConfigOf(
   name: string,
   entry: UpstreamEntry,
   target: UpstreamConfig['target'],
@@ -162,7 +162,7 @@ function unusable(
   const reason = problems.map(reasonOf).join('; ');
   const { start, connect, firstByte, call, max } = entry.timeouts;
   const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, ...waitsOf(call, max) };
-  return { config: configOf(key, entry, target, timeouts, undefined, reason), problems, warnings };
+  return { config: upstreamConfigOf(key, entry, target, timeouts, undefined, reason), problems, warnings };
 }
 
 /** Returns an upstream that is listed as failed because of this problem; without one, as it is. */
