@@ -98,7 +98,7 @@ export class Listener {
     const routed = getRequestListener(
       (request, env) => {
         const answer = listener?.handler.app.fetch(request, env) ?? new Response(null, { status: 503 });
-        return asksForUpgrade(env) ? afterBody(env, answer) : answer;
+        return needsWholeBody(env) ? afterBody(env, answer) : answer;
       },
       { overrideGlobalObjects: false },
     );
@@ -224,9 +224,15 @@ function asksForUpgrade({ incoming }: HttpBindings | Http2Bindings): boolean {
 }
 
 /**
- * Resolves with the answer to a request that asks for another protocol, once its body has arrived. Node drops what it reads together with
- * the end of such a request. After an earlier answer, that could be the next request.
+ * Returns whether an answer before the end of the body would do harm. Node drops what it reads together with the end of a request that asks
+ * for another protocol, and this could be the next request. A close with unread bytes resets the connection, and the reset can overtake
+ * the answer.
  */
+function needsWholeBody(env: HttpBindings | Http2Bindings): boolean {
+  return asksForUpgrade(env) || ('shouldKeepAlive' in env.outgoing && !env.outgoing.shouldKeepAlive);
+}
+
+/** Resolves with the answer once the body has arrived. */
 async function afterBody(
   { incoming, outgoing }: HttpBindings | Http2Bindings,
   answer: Response | Promise<Response>,

@@ -134,6 +134,28 @@ test('a request for another protocol whose body does not come closes its connect
   }
 });
 
+test('a request on a connection that closes then is answered after its body', TIMEOUT, async () => {
+  const { app, asked } = refusing();
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
+  try {
+    let received = '';
+    client.on('data', (text: string) => (received += text));
+    // As a proxy with HTTP/1.0, which is the default of nginx.
+    client.write('POST / HTTP/1.0\r\nhost: a\r\ncontent-length: 2\r\n\r\n');
+    await asked;
+    assert.equal(await (await fetch(listener.origin)).text(), 'hello');
+    // A close with unread bytes would reset the connection, and the reset can overtake the answer.
+    assert.equal(received, '');
+    client.write('{}');
+    await once(client, 'end');
+    assert.match(received, /^HTTP\/1\.1 401 .*refused$/s);
+  } finally {
+    client.destroy();
+    await listener.close();
+  }
+});
+
 const COUNTS = z.object({ answered: z.number(), reset: z.number() });
 
 const ROUNDS = 20;
