@@ -60,10 +60,9 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
   });
   if (lock === undefined) {
     const owner = await readOperatorFile(stateDir).catch(() => undefined);
-    const which = owner === undefined ? '' : ` (process ${owner.pid}, the gateway of ${owner.configFile})`;
-    const notice =
-      `another process uses the state directory ${stateDir}${which}: sessions of this one end with it, and are unknown to the other. ` +
-      'Stop one of them, or give each its own gateway.stateDir';
+    const other = owner === undefined ? 'another process' : `process ${owner.pid}, the gateway of ${owner.configFile},`;
+    // Short, since the log cuts long texts. Its line names the directory.
+    const notice = `${other} uses the same state directory; stop one of them, or give each a stateDir of its own`;
     return inMemory(diskOfferStore(stateDir, events, false), notice, events);
   }
   try {

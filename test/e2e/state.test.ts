@@ -68,9 +68,10 @@ suite('two gateways on one state directory', { concurrency: 1 }, () => {
 
     const config = { ...file, mcpServers: { everything: { ...servers.everything, start: 'lazy' } } };
     await using other = await startGateway(config, { dir: second.path });
-    const owner = `process ${first.pid}, the gateway of ${first.configFile})`;
-    const words = `another process uses the state directory ${join(dir.path, 'state')} (${owner}`;
-    await other.waitForLog((line) => (line.includes(words) ? true : undefined));
+    const words = `process ${first.pid}, the gateway of ${first.configFile}, uses the same state directory`;
+    const warning = await other.waitForLog((line) => (line.includes(words) ? line : undefined));
+    assert.match(warning, /stop one of them, or give each a stateDir of its own"/, 'the advice is not cut');
+    assert.ok(warning.includes(`"stateDir":"${join(dir.path, 'state')}"`));
     const own = await initialize(other.endpoint());
     const shared = await post(other.endpoint(), rpc(1, 'tools/list'), own);
     const tools = toolsIn(listed);
