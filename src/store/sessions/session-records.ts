@@ -129,8 +129,12 @@ export class SessionRecords {
     return true;
   }
 
-  /** Removes the attachments of the session of a principal that got its last one first. @param exceptId of a session that keeps its own. */
-  dropAttachments(principal: string, exceptId: string): Dropped | undefined {
+  /**
+   * Removes the attachments of the session of a principal that got its last one first.
+   *
+   * @param principal undefined for the one that has had attachments for longest. @param exceptId of a session that keeps its own.
+   */
+  dropAttachments(principal: string | undefined, exceptId: string): Dropped | undefined {
     const found = this.#firstOf(this.#attached, principal, exceptId);
     if (found === undefined) return undefined;
     this.#detachAll(found.id, found.record);
@@ -138,8 +142,12 @@ export class SessionRecords {
     return { id: found.id, expiresMs: found.record.expiresMs };
   }
 
-  /** Removes the oldest record of a principal that has neither subscriptions nor attachments. @param exceptId of a session that keeps its own. */
-  dropOldest(principal: string, exceptId: string): Dropped | undefined {
+  /**
+   * Removes the oldest record of a principal that has neither subscriptions nor attachments.
+   *
+   * @param principal undefined for the one that has had such records for longest. @param exceptId of a session that keeps its own.
+   */
+  dropOldest(principal: string | undefined, exceptId: string): Dropped | undefined {
     const found = this.#firstOf(this.#plain, principal, exceptId);
     if (found === undefined) return undefined;
     this.remove(found.id);
@@ -148,15 +156,16 @@ export class SessionRecords {
 
   #firstOf(
     ids: IdsByPrincipal,
-    principal: string,
+    principal: string | undefined,
     exceptId: string,
   ): { readonly id: string; readonly record: StoredRecord } | undefined {
-    const id = ids
-      .get(principal)
-      ?.values()
-      .find((each) => each !== exceptId);
-    const record = id === undefined ? undefined : this.#records.get(id);
-    return id === undefined || record === undefined ? undefined : { id, record };
+    const sets = principal === undefined ? ids.values() : [ids.get(principal) ?? new Set<string>()];
+    for (const set of sets) {
+      const id = set.values().find((each) => each !== exceptId);
+      const record = id === undefined ? undefined : this.#records.get(id);
+      if (id !== undefined && record !== undefined) return { id, record };
+    }
+    return undefined;
   }
 
   #detachAll(id: string, record: StoredRecord): void {

@@ -152,8 +152,8 @@ export class SessionTable {
    * Changes a record, or refuses to.
    *
    * A change without room takes that of other sessions of its principal. An attachment takes that of older attachments. Any change takes that of
-   * the oldest records without subscriptions and attachments, and then that of the oldest attachments. Sessions that were left behind would keep out
-   * all later ones until they expire.
+   * the oldest records without subscriptions and attachments, and then that of the oldest attachments. If the room of all is full and the principal
+   * has nothing to lose, others do. Sessions that were left behind would keep out all later ones until they expire.
    */
   change(session: SessionRef, change: SessionChange, nowMs: number): Changed {
     const entries: SessionEntry[] = [];
@@ -171,13 +171,15 @@ export class SessionTable {
     return { entries, limit: undefined };
   }
 
-  /** Removes something of another session of the same principal. Returns the journal entry of its record; undefined if there is nothing to remove. */
+  /** Removes something of another session. Returns the journal entry of its record; undefined if there is nothing to remove. */
   #makeRoomFor(session: SessionRef, change: SessionChange, limit: LimitName): SessionEntry | undefined {
     if (limit !== 'sessionRecordBytesPerPrincipal' && limit !== 'sessionRecordBytes') return undefined;
     const [name, id] = [principalHash(session.principal), idOf(session)];
     const records = this.#records;
     const mayDropOldest = this.#attachmentsLimit(session, change) === undefined;
-    const dropped = (mayDropOldest ? records.dropOldest(name, id) : undefined) ?? records.dropAttachments(name, id);
+    const drop = (owner: string | undefined) =>
+      (mayDropOldest ? records.dropOldest(owner, id) : undefined) ?? records.dropAttachments(owner, id);
+    const dropped = drop(name) ?? (limit === 'sessionRecordBytes' ? drop(undefined) : undefined);
     return dropped && recordEntry(dropped, records.get(dropped.id));
   }
 

@@ -234,3 +234,24 @@ test('limit sessionRecordBytesPerPrincipal: attachments have a part of their own
   assert.equal(attach(newSession('p'), 'z'.repeat(400)).limit, undefined);
   for (const session of [live, later]) assert.equal(table.load(session, T0)?.attachments?.length, 1);
 });
+
+test('limit sessionRecordBytes: a principal without sessions gets room of others', OPTIONS, () => {
+  const { table, reached, newSession } = testTable();
+  const { change, replayed } = journaling(table);
+  const use = { kind: 'use', upstream: 'u'.repeat(1_000_000) } as const;
+  const [subscribed, first] = [newSession('p0'), newSession('p0')];
+  change(subscribed, { kind: 'subscribe', uri: 'file:///a' });
+  change(first, use);
+  for (let n = 1; reached.length === 0; n++) change(newSession(`p${n}`), use);
+  const latest = newSession('latest');
+  change(latest, { kind: 'level', level: 'info' });
+  const attached = newSession('attached');
+  change(attached, { kind: 'attach', upstream: 'up', text: 'x' });
+  assert.deepEqual(new Set(reached), new Set(['sessionRecordBytes']));
+  for (const one of [table, replayed()]) {
+    assert.deepEqual(one.load(subscribed, T0)?.subscriptions, ['file:///a']);
+    assert.equal(one.load(first, T0), undefined);
+    assert.equal(one.load(latest, T0)?.logLevel, 'info');
+    assert.equal(one.load(attached, T0)?.attachments?.length, 1);
+  }
+});
