@@ -78,6 +78,15 @@ export interface ConfigAuthenticator extends Authenticator {
   replaceBy(next: ConfigAuthenticator, present: () => ConfigAuthenticator): void;
   /** The issuers that are not of use now, each with its failure in words. */
   readonly failures: readonly string[];
+  /** The parts with which the authenticator of another config goes on; undefined if there are none. */
+  readonly parts: AuthenticatorParts | undefined;
+}
+
+/** The parts of an authenticator that remember something. */
+interface AuthenticatorParts {
+  readonly issuers: ReadonlyMap<string, Issuer>;
+  readonly introspections: readonly Introspection[];
+  readonly verified: VerifiedTokens;
 }
 
 interface Authorization {
@@ -138,15 +147,13 @@ export function createAuthenticator(
 
 /** The authenticator of a gateway that needs credentials: API keys, and tokens of issuers. */
 class CredentialAuthenticator implements ConfigAuthenticator {
+  readonly parts: AuthenticatorParts;
   readonly #deps: AuthenticatorDeps;
   readonly #now: () => number;
   readonly #clock: () => number;
   readonly #keys: () => ApiKeys;
-  readonly #issuers: ReadonlyMap<string, Issuer>;
-  readonly #introspections: readonly Introspection[];
   readonly #rules: readonly IssuerRule[];
   readonly #sharedScopes: readonly string[];
-  readonly #verified: VerifiedTokens;
   readonly #headerKeys = new HeaderKeys();
   #nextErrorMs = -Infinity;
   #successor: (() => ConfigAuthenticator) | undefined;
@@ -155,18 +162,21 @@ class CredentialAuthenticator implements ConfigAuthenticator {
     const { log, egress = new Egress(), now = Date.now, clock = () => performance.now(), onLimit } = deps;
     const configured = new ApiKeys(config.apiKeys);
     // The one before is not kept: with it, all earlier ones would live as long as this one.
-    const [issuers, introspections] =
-      before instanceof CredentialAuthenticator ? [before.#issuers, before.#introspections] : [];
+    this.parts = {
+      issuers: issuersOf(config.jwt, { log, egress, clock }, before?.parts?.issuers),
+      introspections: introspectionsOf(
+        config.introspection,
+        { log, egress, clock, onLimit },
+        before?.parts?.introspections,
+      ),
+      verified: new VerifiedTokens(onLimit),
+    };
     this.#deps = deps;
     this.#now = now;
     this.#clock = clock;
     this.#keys = deps.keys ?? (() => configured);
-    this.#issuers = issuersOf(config.jwt, { log, egress, clock }, issuers);
-    const asked = { log, egress, clock, onLimit };
-    this.#introspections = introspectionsOf(config.introspection, asked, introspections);
-    this.#rules = [...this.#issuers.values(), ...this.#introspections].map((issuer) => issuer.config);
+    this.#rules = [...this.parts.issuers.values(), ...this.parts.introspections].map((issuer) => issuer.config);
     this.#sharedScopes = sharedScopes(this.#rules);
-    this.#verified = new VerifiedTokens(onLimit);
   }
 
   known({ authorization }: Authorization, endpoint: string, connection?: object): Principal | undefined {
@@ -209,14 +219,13 @@ class CredentialAuthenticator implements ConfigAuthenticator {
 
   replaceBy(next: ConfigAuthenticator, present: () => ConfigAuthenticator): void {
     this.#successor = present;
-    if (!(next instanceof CredentialAuthenticator)) return;
     // Not shared: a request that is still being verified here adds a token by rules that hold no more.
-    next.#verified.addFrom(this.#verified, (principal) => !next.isOver(principal));
+    next.parts?.verified.addFrom(this.parts.verified, (principal) => !next.isOver(principal));
   }
 
   get failures(): readonly string[] {
-    const ofKeys = [...this.#issuers.values()].map(({ jwks }) => jwks.failure);
-    const all = [...ofKeys, ...this.#introspections.map((one) => one.failure)];
+    const ofKeys = [...this.parts.issuers.values()].map(({ jwks }) => jwks.failure);
+    const all = [...ofKeys, ...this.parts.introspections.map((one) => one.failure)];
     return all.filter((failure) => failure !== undefined);
   }
 
@@ -265,7 +274,7 @@ class CredentialAuthenticator implements ConfigAuthenticator {
     if (principal !== undefined) {
       this.#deps.onKeyUsed?.(principal, nowMs);
       this.#deps.onVerified?.(principal, undefined);
-      this.#verified.add(cacheKey, principal, nowMs, principal.expiresAtMs ?? Infinity);
+      this.parts.verified.add(cacheKey, principal, nowMs, principal.expiresAtMs ?? Infinity);
       return { kind: 'principal', principal };
     }
     const asked = this.#askedAbout(token, header !== undefined);
@@ -280,7 +289,7 @@ class CredentialAuthenticator implements ConfigAuthenticator {
 
   /** Returns the cached principal. A removed or changed API key is none: the lookup in its table decides. */
   #cached(cacheKey: string, nowMs: number): Principal | undefined {
-    const principal = this.#verified.find(cacheKey, nowMs);
+    const principal = this.parts.verified.find(cacheKey, nowMs);
     return principal?.keyId === undefined || this.#keys().isCurrent(principal) ? principal : undefined;
   }
 
@@ -288,10 +297,10 @@ class CredentialAuthenticator implements ConfigAuthenticator {
   #askedAbout(token: string, isJwt: boolean): Introspection | undefined {
     if (isJwt) {
       const issuer = unverifiedIssuer(token);
-      return this.#introspections.find(({ config }) => config.issuer === issuer);
+      return this.parts.introspections.find(({ config }) => config.issuer === issuer);
     }
     if (token.startsWith(API_KEY_PREFIX) || this.#keys().endOf(hash('sha256', token)) !== undefined) return undefined;
-    const [longest] = this.#introspections
+    const [longest] = this.parts.introspections
       .filter(({ config }) => token.startsWith(config.tokenPrefix))
       .toSorted((a, b) => b.config.tokenPrefix.length - a.config.tokenPrefix.length);
     return longest;
@@ -299,7 +308,7 @@ class CredentialAuthenticator implements ConfigAuthenticator {
 
   async #verify(token: string, header: ProtectedHeaderParameters, endpoints: readonly string[]): Promise<TokenVerdict> {
     try {
-      return await verifyJwt(token, header, this.#issuers, endpoints, this.#now());
+      return await verifyJwt(token, header, this.parts.issuers, endpoints, this.#now());
     } catch (thrown) {
       if (this.#clock() >= this.#nextErrorMs) {
         this.#nextErrorMs = this.#clock() + ERROR_MS;
@@ -316,7 +325,7 @@ class CredentialAuthenticator implements ConfigAuthenticator {
         const { exchangesTokens, onVerified } = this.#deps;
         const principal = exchangesTokens?.() === true ? withScopedKey(verdict.principal) : verdict.principal;
         onVerified?.(principal, token);
-        this.#verified.add(cacheKey, principal, nowMs, verdict.cachedUntilMs);
+        this.parts.verified.add(cacheKey, principal, nowMs, verdict.cachedUntilMs);
         const rule = this.#ruleOf(principal.issuer);
         if (rule !== undefined) acceptedBy.set(principal, rule);
         return { kind: 'principal', principal };
@@ -352,6 +361,7 @@ function openAuthenticator(): ConfigAuthenticator {
       successor = present;
     },
     failures: [],
+    parts: undefined,
   };
 }
 
