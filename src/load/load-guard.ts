@@ -3,7 +3,7 @@ import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Load, LoadRefusal, Work } from './load.ts';
 import { MemoryMeter } from './memory-meter.ts';
-import { Overload, type OverloadReason } from './overload.ts';
+import { LEAST_FOR_DELAY, LEAST_FOR_MEMORY, Overload, type OverloadReason } from './overload.ts';
 
 export interface LoadGuardParts {
   readonly settings: Settings<'overload'>;
@@ -24,6 +24,7 @@ const TURN_MS = 100;
 const TURNS_PER_MEMORY = 5;
 
 const RETRY_SECONDS: Readonly<Record<OverloadReason, number>> = { 'loop-delay': 2, memory: 5 };
+const LEAST: Readonly<Record<OverloadReason, number>> = { 'loop-delay': LEAST_FOR_DELAY, memory: LEAST_FOR_MEMORY };
 const WHY: Readonly<Record<OverloadReason, string>> = {
   'loop-delay': 'the gateway has more requests than it can serve in time',
   memory: 'the gateway has hardly any memory left',
@@ -62,7 +63,9 @@ export class LoadGuard implements Load, Disposable {
 
   /** The reasons for which new work is refused, in words. */
   get reasons(): readonly string[] {
-    return this.#overload.reasons.map((reason) => `refuses new requests: ${WHY[reason]}`);
+    return this.#overload.reasons.map(
+      (reason) => `refuses new requests while ${LEAST[reason]} or more are in flight: ${WHY[reason]}`,
+    );
   }
 
   refusalOf(work: Work): LoadRefusal | undefined {
