@@ -2,7 +2,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { constants, PerformanceObserver } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
-import { memberOf } from '../json/record.ts';
 
 /** The limit of the memory of this process: a number of bytes, that of its cgroup, or none but that of the heap. */
 export type MemoryLimit = number | 'of cgroup' | 'none';
@@ -71,7 +70,9 @@ export class MemoryMeter implements Disposable {
 
 /** Returns whether an entry is about a collection of the whole heap. Node's types do not declare its members. */
 function isWholeCollection(entry: object): boolean {
-  return memberOf(memberOf(entry, 'detail'), 'kind') === constants.NODE_PERFORMANCE_GC_MAJOR;
+  const detail: unknown = 'detail' in entry ? entry.detail : undefined;
+  const kind = typeof detail === 'object' && detail !== null && 'kind' in detail ? detail.kind : undefined;
+  return kind === constants.NODE_PERFORMANCE_GC_MAJOR;
 }
 
 /** Returns the cgroup with the least limit, of that of this process and those around it; undefined if none has one. */
