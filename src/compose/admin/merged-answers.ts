@@ -96,14 +96,17 @@ function mergedBy<Item>(
   return [...byKey.values()];
 }
 
-/** Returns the state of an upstream at the process where it is most useful, with the connections of both. */
+/** Returns the most useful state of an upstream, with the connections of both processes and what either knows of the eras. */
 function mergedUpstream(a: UpstreamAnswer, b: UpstreamAnswer): UpstreamAnswer {
   const isFirstBetter = UPSTREAM_STATES.indexOf(a.state) <= UPSTREAM_STATES.indexOf(b.state);
+  const [better, other] = isFirstBetter ? [a.eras, b.eras] : [b.eras, a.eras];
+  const known = (era: keyof UpstreamAnswer['eras']) => (better[era].speaks === 'unknown' ? other : better)[era];
   const sum = (x: number | undefined, y: number | undefined) =>
     x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
   const [processes, memoryBytes] = [sum(a.processes, b.processes), sum(a.memoryBytes, b.memoryBytes)];
   return {
     ...(isFirstBetter ? a : b),
+    eras: { legacy: known('legacy'), modern: known('modern') },
     isDisabled: a.isDisabled || b.isDisabled,
     connections: a.connections + b.connections,
     requestsInFlight: a.requestsInFlight + b.requestsInFlight,

@@ -4,7 +4,12 @@ import { ADMIN } from '../../../src/compose/admin/admin-methods.ts';
 import { MergedAdmin } from '../../../src/compose/workers/merged-admin.ts';
 import { serveCalls } from '../../../src/compose/workers/worker-admin.ts';
 import type { OperatorCall } from '../../../src/operator/admin/admin-port.ts';
-import type { ClientsAnswer, SessionsAnswer, ToolCallAnswer } from '../../../src/operator/admin/answers.ts';
+import type {
+  ClientsAnswer,
+  SessionsAnswer,
+  ToolCallAnswer,
+  UpstreamAnswer,
+} from '../../../src/operator/admin/answers.ts';
 import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
 import { pipePair } from '../../store/piped/pipe-pair.ts';
 
@@ -106,4 +111,35 @@ test('a group of clients at several workers is listed once, and its sums are of 
     session,
   ]);
   assert.deepEqual((await admin.port.streams()).streams, [{ ...stream, count: 2 }]);
+});
+
+test('an era that only another worker knows is known', OPTIONS, async () => {
+  const { workers, admin } = twoWorkers();
+  const lists = { tools: 1, prompts: 0, resources: 0, listProblems: [] };
+  const unknown = { ...lists, speaks: 'unknown' } as const;
+  const yes = { ...lists, speaks: 'yes', how: 'initialize answered', servedIn: 'legacy' } as const;
+  const upstream: UpstreamAnswer = {
+    id: 'a',
+    title: 'a',
+    transport: 'stdio',
+    state: 'ready',
+    since: '2026-01-01T00:00:00.000Z',
+    isDisabled: false,
+    isRequired: false,
+    connections: 0,
+    requestsInFlight: 0,
+    eras: { legacy: unknown, modern: unknown },
+    isListed: true,
+    isForCallers: false,
+    tools: 1,
+    filteredTools: 0,
+    prompts: 0,
+    resources: 0,
+    listProblems: [],
+    emptyAt: [],
+  };
+  const other = { ...upstream, eras: { legacy: yes, modern: unknown } };
+  workers[0].served.serve(ADMIN.upstreams, async () => ({ value: { upstreams: [upstream] } }));
+  workers[1].served.serve(ADMIN.upstreams, async () => ({ value: { upstreams: [other] } }));
+  assert.deepEqual(await admin.port.upstreams(), { upstreams: [other] });
 });
