@@ -32,7 +32,7 @@ test('an era that only started is reset, one that is ready is not', () => {
   assert.equal(lifecycles.in('legacy').phase, 'ready');
 });
 
-test('the end of the last connection of an era is reported as the state of the other era', () => {
+test('the end of the last connection of an era is reported by the other era', () => {
   const { phases, lifecycles } = lifecyclesOf();
   lifecycles.step('modern', { kind: 'connected' });
   lifecycles.step('modern', { kind: 'lost', early: false, reason: 'gone', detail: undefined });
