@@ -43,6 +43,7 @@ interface ListenerOptions {
   readonly ports?: number;
   readonly connections?: number;
   readonly tls?: ServerTls | undefined;
+  readonly bodyMs?: number;
 }
 
 /** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
@@ -85,20 +86,25 @@ export class Listener {
    *
    * @param key the config key of the address, for messages.
    * @param options `ports`: how many ports to try, upwards, if the first one is in use. `connections`: how many connections to accept
-   * at once. `tls`: the certificate of an HTTPS listener.
+   * at once. `tls`: the certificate of an HTTPS listener. `bodyMs`: the longest wait for the rest of a body that nobody reads.
    * @throws {StartError} if no port can be used; the message says what to do.
    */
   static async open(
     address: Address,
     key: string,
     make: (origin: string) => HttpHandler,
-    { ports = 1, connections = connectionLimit(openFileLimit() ?? Infinity), tls }: ListenerOptions = {},
+    {
+      ports = 1,
+      connections = connectionLimit(openFileLimit() ?? Infinity),
+      tls,
+      bodyMs = BODY_MS,
+    }: ListenerOptions = {},
   ): Promise<Listener> {
     let listener: Listener | undefined;
     const routed = getRequestListener(
       (request, env) => {
         const answer = listener?.handler.app.fetch(request, env) ?? new Response(null, { status: 503 });
-        return needsWholeBody(env) ? afterBody(env, answer) : answer;
+        return needsWholeBody(env) ? afterBody(env, answer, bodyMs) : answer;
       },
       { overrideGlobalObjects: false },
     );
@@ -232,15 +238,16 @@ function needsWholeBody(env: HttpBindings | Http2Bindings): boolean {
   return asksForUpgrade(env) || ('shouldKeepAlive' in env.outgoing && !env.outgoing.shouldKeepAlive);
 }
 
-/** Resolves with the answer once the body has arrived. */
+/** Resolves with the answer once the body has arrived, at the latest after `waitMs`. */
 async function afterBody(
   { incoming, outgoing }: HttpBindings | Http2Bindings,
   answer: Response | Promise<Response>,
+  waitMs: number,
 ): Promise<Response> {
   const response = await answer;
   if (incoming.complete) return response;
   incoming.resume();
-  await settlesWithin(once(incoming, 'end'), BODY_MS);
+  await settlesWithin(once(incoming, 'end'), waitMs);
   if (!incoming.complete && 'shouldKeepAlive' in outgoing) outgoing.shouldKeepAlive = false;
   return response;
 }

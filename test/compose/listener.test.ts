@@ -15,6 +15,7 @@ import { responseTo } from '../downstream/client.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { Child } from '../support/child.ts';
 import { marker } from '../support/leftovers.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const PATIENT = { timeout: 120_000 };
@@ -100,7 +101,9 @@ const H2C = 'POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r
 
 test('a request that asks for another protocol is answered after its body', TIMEOUT, async () => {
   const { app, asked } = refusing();
-  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }), {
+    bodyMs: PATIENCE_MS,
+  });
   const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
   try {
     let received = '';
@@ -136,7 +139,9 @@ test('a request for another protocol whose body does not come closes its connect
 
 test('a request on a connection that closes then is answered after its body', TIMEOUT, async () => {
   const { app, asked } = refusing();
-  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }), {
+    bodyMs: PATIENCE_MS,
+  });
   const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
   try {
     let received = '';

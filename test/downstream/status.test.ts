@@ -287,7 +287,7 @@ for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, cod
 
 test('an unknown endpoint says how an id is made of a name', async () => {
   const got = await post(`${edge.url}/mcp/My_Server`, PING, undefined, { authorization: 'Bearer alice' });
-  assert.match(JSON.parse(got.text).error.message, /lower case, with "-" for other characters than letters and digits/);
+  assert.match(JSON.parse(got.text).error.message, /lower case, with "-" for other characters than a to z and digits/);
 });
 
 // SEC-16

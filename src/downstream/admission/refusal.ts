@@ -33,7 +33,7 @@ export function refuse(error: GatewayError, id?: Id, headers: Readonly<Record<st
 export function refuseUnknownEndpoint(): Response {
   const message =
     'no such endpoint: the configuration of the gateway has no upstream or profile of this name (any more). ' +
-    'Ids are in lower case, with "-" for other characters than letters and digits';
+    'Ids are in lower case, with "-" for other characters than a to z and digits';
   return refuse(new GatewayError('not-found', { message }));
 }
 
