@@ -1,7 +1,7 @@
-import { type LookupAddress, lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { buildConnector } from 'undici';
 import { type EgressConfig, DIRECT_EGRESS } from '../config/values/credentials.ts';
+import { addressesOf, type Resolve } from '../http1/lookup.ts';
 import { addressOf, tunnelConnector } from '../http1/tunnel.ts';
 import { EgressError } from './egress-error.ts';
 import { bypassesProxy } from './proxy-bypass.ts';
@@ -10,18 +10,7 @@ import { type AddressCheck, isMetadataAddress, isMetadataName, publicAddressChec
 /** The origin of a URL: it is in the config, or a server has named it. */
 export type UrlSource = 'configured' | 'discovered';
 
-/** Resolves a host name to all of its addresses. */
-export type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
-
 const CONNECT_MS = 5_000;
-
-const systemResolve: Resolve = (host) =>
-  new Promise((resolve, reject) => {
-    lookup(host, { all: true }, (error, addresses) => {
-      if (error === null) resolve(addresses);
-      else reject(error);
-    });
-  });
 
 /** Returns the check of addresses for URLs of a source. URLs in the config may lead anywhere but to cloud metadata. */
 function addressCheck(source: UrlSource, { privateNetworks }: EgressConfig): AddressCheck {
@@ -36,7 +25,7 @@ function addressCheck(source: UrlSource, { privateNetworks }: EgressConfig): Add
 export function guardedConnector(
   source: UrlSource,
   config: EgressConfig = DIRECT_EGRESS,
-  resolve: Resolve = systemResolve,
+  resolve: Resolve = addressesOf,
   connectMs: number = CONNECT_MS,
 ): buildConnector.connector {
   const faultOf = addressCheck(source, config);

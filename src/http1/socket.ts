@@ -4,6 +4,7 @@ import type { LimitName } from '../limits.ts';
 import { KEEP_ALIVE_MS, type WireController, type WireHandler, type WireRequest } from './wire.ts';
 import { WireError, type WireFault } from './error.ts';
 import type { ResponseHead } from './head.ts';
+import { sharedLookup } from './lookup.ts';
 import { requestBytes } from './request.ts';
 import { ResponseReader, type ResponseSink } from './response.ts';
 
@@ -92,7 +93,7 @@ export class WireSocket implements ResponseSink {
       return true;
     };
     const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: TCP_PROBE_MS };
-    this.#socket = connect({ host, port, ...options, onread: { buffer, callback } });
+    this.#socket = connect({ host, port, lookup: sharedLookup, ...options, onread: { buffer, callback } });
     this.#connecting = setTimeout(() => {
       this.destroy(new WireError('connect-timeout', `no connection within ${connectMs} ms`));
     }, connectMs);

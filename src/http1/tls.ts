@@ -3,6 +3,7 @@ import { buildConnector, type Dispatcher, errors, Pool } from 'undici';
 import { type LimitName, LIMITS } from '../limits.ts';
 import { Distrust } from './distrust.ts';
 import { WireError } from './error.ts';
+import { sharedLookup } from './lookup.ts';
 import { tooManyInterim } from './response.ts';
 import { tunnelConnector } from './tunnel.ts';
 import {
@@ -112,7 +113,7 @@ export class TlsWire implements Wire {
 
   #connector(): buildConnector.connector | buildConnector.BuildOptions {
     const connectMs = this.#connectMs;
-    const options = { timeout: connectMs, allowH2: false, ...this.#tls };
+    const options = { timeout: connectMs, allowH2: false, lookup: sharedLookup, ...this.#tls };
     if (this.#proxy === undefined) return options;
     return tunnelConnector({ url: this.#proxy, connectMs }, buildConnector(options));
   }

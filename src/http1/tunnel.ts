@@ -1,6 +1,7 @@
 import { isIPv6, type Socket } from 'node:net';
 import type { buildConnector } from 'undici';
 import { WireError } from './error.ts';
+import { sharedLookup } from './lookup.ts';
 
 /** An HTTP proxy that opens tunnels. Its URL may have a user name and password. */
 export interface TunnelProxy {
@@ -26,6 +27,7 @@ export async function openTunnel({ url, connectMs }: TunnelProxy, host: string, 
   const basic = Buffer.from(`${user}:${password}`).toString('base64');
   const connecting = request({
     ...addressOf(proxy),
+    lookup: sharedLookup,
     method: 'CONNECT',
     path: authority,
     headers: { host: authority, ...(user === '' ? {} : { 'proxy-authorization': `Basic ${basic}` }) },

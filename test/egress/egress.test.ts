@@ -7,7 +7,7 @@ import { inspect } from 'node:util';
 import { DIRECT_EGRESS } from '../../src/config/values/credentials.ts';
 import { EgressError } from '../../src/egress/egress-error.ts';
 import { Egress } from '../../src/egress/egress.ts';
-import type { Resolve } from '../../src/egress/guarded-connector.ts';
+import type { Resolve } from '../../src/http1/lookup.ts';
 import { listenLocally } from '../support/local-port.ts';
 import { startTcpSpy } from '../support/tcp-spy.ts';
 import { METADATA_ADDRESSES, REFUSED_ADDRESSES, REFUSED_HOSTS } from './ssrf-corpus.ts';

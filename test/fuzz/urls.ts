@@ -1,5 +1,5 @@
 import { Egress } from '../../src/egress/egress.ts';
-import type { Resolve } from '../../src/egress/guarded-connector.ts';
+import type { Resolve } from '../../src/http1/lookup.ts';
 import { Dice } from './dice.ts';
 import type { Finding } from './engine.ts';
 import { Trap } from './trap.ts';
