@@ -129,6 +129,11 @@ export class LinkChecks {
     return (await this.afterRequest(link)) !== true && !isKnown();
   }
 
+  /** Resolves when the running handshakes have ended, and have closed their connections. */
+  async whenEnded(): Promise<void> {
+    for (const { running } of this.#scopes.values()) await running;
+  }
+
   /** Waits until another question may be asked. Resolves with the time. */
   async #awaitTurn(era: Era): Promise<number> {
     const pauseMs = (this.#askedMs.get(era) ?? -Infinity) + QUESTION_MS - performance.now();

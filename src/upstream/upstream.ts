@@ -345,7 +345,7 @@ export class Upstream<Context, User extends LinkUser> {
     for (const link of this.#links) void this.#discard(link, 'released');
     await this.#links.whenOpened();
     for (const link of this.#links) void this.#discard(link, 'released');
-    await this.#links.whenClosed();
+    await Promise.all([this.#links.whenClosed(), this.#checks.whenEnded()]);
     this.#quotas.leave();
   }
 

@@ -431,4 +431,31 @@ suite('a legacy upstream with sessions that reports a change', () => {
       [false],
     );
   });
+
+  // R4
+  test('gets back the session that has asked what changed when the gateway stops', TIMEOUT, async () => {
+    const { answers, streams } = sessions({});
+    const asking = Promise.withResolvers<Served>();
+    answers['notifications/initialized'] = (served) => {
+      if (served.headers['mcp-session-id'] === 'session-2') asking.resolve(served);
+      else served.response.writeHead(202).end();
+      return undefined;
+    };
+    await using upstream = await legacyUpstream({ tools: [TOOL], answers });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const session = await initialize(gateway.url);
+    await post(gateway.url, rpc(1, 'tools/list'), session);
+    await waitUntil(() => streams.length === 1);
+    streams[0]?.notify('notifications/tools/list_changed', {});
+    const { response } = await asking.promise;
+    const ended = () =>
+      upstream.received.items
+        .filter(({ method }) => method === 'DELETE')
+        .map(({ headers }) => headers['mcp-session-id']);
+    const stopping = gateway.stop();
+    await waitUntil(() => ended().length > 0);
+    response.writeHead(202).end();
+    await stopping;
+    assert.deepEqual(new Set(ended()), new Set(['session-1', 'session-2']));
+  });
 });
