@@ -15,6 +15,11 @@ const MIRRORED = {
   inputSchema: { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } },
 };
 const DONE = { resultType: 'complete', content: [{ type: 'text', text: 'done' }] };
+const QUESTION = {
+  method: 'elicitation/create',
+  params: { message: 'name?', requestedSchema: { type: 'object', properties: {} } },
+};
+const ASKS = { resultType: 'input_required', inputRequests: { q: QUESTION }, requestState: 's' };
 const CALL = { name: 'up__act', arguments: { region: 'eu' } };
 
 type Act = (served: Served) => Readonly<Record<string, unknown>> | undefined;
@@ -276,4 +281,49 @@ test('what comes late on a stream that was replaced has no members of 2026-07-28
     client.listened.map((one) => 'method' in one && [one.method, String(one.params)]),
     ['a', 'b'].map((name) => ['notifications/resources/updated', JSON.stringify({ uri: `up+file:///${name}` })]),
   );
+});
+
+suite('a modern upstream that is lost while the client of a session is asked', () => {
+  /** Calls a tool that asks. Its process ends before the client answers; the next one may not start. */
+  async function call(restarts: boolean) {
+    let asked = 0;
+    const memory = memoryUpstream({
+      isRaw: true,
+      lists: { tools: [TOOL] },
+      start: () => (asked > 0 && !restarts ? Promise.reject(new Error('gone')) : Promise.resolve()),
+      request: (peer, request) => {
+        const { method, params } = request;
+        if (method === 'server/discover') {
+          const hello = { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: { tools: {} } };
+          return peer.send(result(request, { ...hello, ttlMs: 0, cacheScope: 'private' }));
+        }
+        return peer.send(result(request, params?.raw('requestState') === undefined ? ASKS : DONE));
+      },
+    });
+    await using gateway = await testCore({ up: { memory, era: 'modern' } });
+    const client = await gateway.connect({ capabilities: { elicitation: {} } });
+    const { answer } = await client.request('tools/call', CALL, {
+      onMessage: (message) => {
+        if (message.kind !== 'request') return;
+        asked++;
+        for (const peer of memory.open) peer.crash();
+        client.answer(message.id, { action: 'accept', content: {} });
+      },
+    });
+    return { answer, asked, states: memory.requests('tools/call').map(({ params }) => params?.raw('requestState')) };
+  }
+
+  // X-045
+  test('gets the answers at its next process, and the call does not begin again', TIMEOUT, async () => {
+    const { answer, asked, states } = await call(true);
+    assert.equal(answer.kind, 'result', JSON.stringify(answer));
+    assert.deepEqual([asked, states], [1, [undefined, '"s"']]);
+  });
+
+  // X-045
+  test('has begun with the call, so that no failure says it did not run', TIMEOUT, async () => {
+    const { answer, states } = await call(false);
+    assert.match(JSON.stringify(answer), /"executed":"unknown"/);
+    assert.deepEqual(states, [undefined]);
+  });
 });

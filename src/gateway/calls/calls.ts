@@ -1,6 +1,6 @@
 import type { SharedParts } from '../records/shared-parts.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GatewayError } from '../../errors.ts';
+import { failureOfRetry, GatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
@@ -111,6 +111,8 @@ export class Calls {
           upstream.endCall(link);
         }
       }
+    } catch (thrown) {
+      throw exchange.retry !== undefined && thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
     } finally {
       exchange.releaseSlot();
     }

@@ -50,7 +50,8 @@ export class ModernCalls {
     const isKept = exchange.request.method === 'resources/read' && !upstream.isRetired;
     const readVersion = isKept ? resourceCache.versionOf(upstream.id) : undefined;
     let source = listed;
-    let sent = params;
+    // After the loss of a link, the call goes on with the answers that the client has given.
+    let sent = exchange.retry === undefined ? params : withRetry(params, exchange.retry);
     let opened: OpenedPages | undefined;
     for (let rounds = 0; rounds < LIMITS.inputRounds;) {
       let answer = await this.#sendModern(exchange, upstream, link, sent, source);
@@ -81,6 +82,7 @@ export class ModernCalls {
       else if (opened.areOverdue) return opened.toError(upstream.id);
       const retry = await this.#collectInput(exchange, upstream, asked, opened);
       if (!('requestState' in retry)) return retry;
+      exchange.retry = retry;
       sent = withRetry(params, retry);
       exchange.releaseSlot();
       await exchange.acquireSlot(upstream);

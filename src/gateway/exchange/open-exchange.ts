@@ -3,6 +3,7 @@ import { type ErrorCode, GatewayError } from '../../errors.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { Item } from '../../policy/decide.ts';
 import type { CancelReason } from '../../protocol/cancellation.ts';
+import type { Retry } from '../../protocol/input-required.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
@@ -43,6 +44,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   upstreamTool: string | undefined;
   span: Span | undefined;
   isTaskCall = false;
+  /** The answers of the client that continue the call at a modern upstream, which has begun with it. */
+  retry: Retry | undefined;
   /** The item about which an external decision has allowed the request, after a wait. */
   allowedItem: Item | undefined;
   /** True if the answer is that of an earlier call with the same idempotency key. */

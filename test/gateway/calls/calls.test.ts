@@ -405,7 +405,7 @@ test('a call whose slot is taken while its client answers ends, and the other go
   await using _ = at;
   await memory.until(() => sentCalls(memory)[1]);
   await answer();
-  assert.equal(await call, 'overloaded no');
+  assert.equal(await call, 'overloaded unknown');
   assert.equal(upstream.limiter.activeCount, 1, 'that of the other call');
   await finish();
   assert.equal(await other, 'result');
