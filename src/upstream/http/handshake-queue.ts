@@ -63,7 +63,8 @@ export class HandshakeQueue {
     return waiting.flatMap(({ id }) => id ?? []);
   }
 
-  forget(id: number): void {
-    this.#waiting = this.#waiting?.filter((message) => message.id !== id);
+  forget(id: number): 'unsent' | undefined {
+    const at = this.#waiting?.findIndex((message) => message.id === id) ?? -1;
+    return at >= 0 && this.#waiting?.splice(at, 1) !== undefined ? 'unsent' : undefined;
   }
 }

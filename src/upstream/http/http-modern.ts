@@ -95,7 +95,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     return new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
   }
 
-  forget(id: number): void {
+  forget(id: number): undefined {
     const post = this.#inFlight.get(id);
     this.#inFlight.delete(id);
     post?.cancel();

@@ -97,10 +97,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     if (!this.#isClosed) this.#handshakeQueue.send(message);
   }
 
-  forget(id: number): void {
-    this.#handshakeQueue.forget(id);
+  forget(id: number): 'unsent' | undefined {
     this.#check.forget(id);
     this.#posts.cancel(id);
+    return this.#handshakeQueue.forget(id);
   }
 
   get mayKeepState(): boolean {

@@ -108,9 +108,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
     if (!this.#isClosed) this.#handshakeQueue.send(message);
   }
 
-  forget(id: number): void {
-    this.#handshakeQueue.forget(id);
+  forget(id: number): 'unsent' | undefined {
     this.#posts.cancel(id);
+    return this.#handshakeQueue.forget(id);
   }
 
   setRevision(revision: Revision): void {

@@ -312,13 +312,12 @@ export class Connection<Context = unknown> {
   #cancel(id: number, reason: CancelReason, error: GatewayError): void {
     const pending = this.#settle(id);
     if (pending === undefined) return;
-    // The specification forbids cancelling initialize.
-    if (pending.method !== 'initialize') {
-      this.notify('notifications/cancelled', cancelledParams(String(id), reason));
+    if (this.#transport?.forget(id) !== 'unsent') {
+      // The specification forbids cancelling initialize.
+      if (pending.method !== 'initialize') this.notify('notifications/cancelled', cancelledParams(String(id), reason));
+      this.#abandon(pending);
     }
-    this.#abandon(pending);
     this.#withdrawOf(pending);
-    this.#transport?.forget(id);
     pending.settle(error);
   }
 

@@ -69,8 +69,8 @@ export interface Transport {
    * `executed` in either error is `no` only if no byte of the message can have reached the upstream.
    */
   send(message: Outgoing): void;
-  /** Drops a request: reports nothing more about it, and closes the stream of its answer. */
-  forget(id: number): void;
+  /** Drops a request: reports nothing more about it, and closes the stream of its answer. Returns `unsent` if no byte of it was sent. */
+  forget(id: number): 'unsent' | undefined;
   setRevision(revision: Revision): void;
   /**
    * Stops reading for this long, so that the upstream has to wait. If requests have streams of their own, pauses one stream.

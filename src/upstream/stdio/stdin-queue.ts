@@ -90,11 +90,13 @@ export class StdinQueue {
     setImmediate(this.#flush);
   }
 
-  /** Removes a request that is not written yet. */
-  forget(id: number): void {
+  /** Removes a request that is not written yet. Returns `unsent` if there was one. */
+  forget(id: number): 'unsent' | undefined {
     const at = this.#waiting.findIndex(({ message }) => message.id === id);
     const [taken] = at < 0 ? [] : this.#waiting.splice(at, 1);
-    if (taken !== undefined) this.#count(taken.bytes, -1);
+    if (taken === undefined) return undefined;
+    this.#count(taken.bytes, -1);
+    return 'unsent';
   }
 
   /** Writes the queue, then ends the pipe. */

@@ -164,8 +164,8 @@ class StdioTransport implements Transport {
     this.#stdinQueue.add(message);
   }
 
-  forget(id: number): void {
-    this.#stdinQueue.forget(id);
+  forget(id: number): 'unsent' | undefined {
+    return this.#stdinQueue.forget(id);
   }
 
   setRevision(revision: Revision): void {

@@ -34,7 +34,8 @@ test('a request that is forgotten while it waits is not posted', () => {
   queue.send(message(INITIALIZED));
   queue.send(message('tools/list', 2));
   queue.send(message('prompts/list', 3));
-  queue.forget(2);
+  assert.equal(queue.forget(2), 'unsent');
+  assert.equal(queue.forget(2), undefined);
   queue.onAccepted(INITIALIZED);
   assert.deepEqual(posted, [INITIALIZED, 'prompts/list']);
 });

@@ -8,6 +8,7 @@ import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
 import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
+import type { Outgoing } from '../../../src/upstream/rpc/transport.ts';
 import { memoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { until } from '../../support/stdio.ts';
@@ -372,6 +373,31 @@ test('limit abandonedCalls: beyond it, messages may be about an earlier call', a
   assert.equal(connection.hasAbandoned('question', 'ann'), false, 'it may be asked about its own calls');
   time.pass(60_000);
   assert.equal(connection.hasAbandoned('question'), false);
+});
+
+//
+test('a call that is cancelled before it is sent is not cancelled at the upstream', async () => {
+  const { start, peers } = memoryUpstream({ request: () => undefined });
+  const events = { onServerRequest() {}, onNotification() {}, onClose() {} };
+  const connection = await Connection.open<string>(
+    'up',
+    async (...args) => {
+      const transport = await start(...args);
+      const send = (message: Outgoing) => message.method !== 'tools/call' && transport.send(message);
+      return { ...transport, send, forget: () => 'unsent' as const };
+    },
+    events,
+    AbortSignal.timeout(PATIENCE_MS),
+    { audience: '' },
+  );
+  connection.call('tools/call', undefined, { ...OPTIONS, sender: ANN }).cancel('enough');
+  connection.notify('notifications/last');
+  const [peer] = peers;
+  assert.ok(peer);
+  await received(peer, 1);
+  assert.partialDeepStrictEqual(peer.received, [{ method: 'notifications/last' }]);
+  assert.equal(connection.hasAbandoned('question', 'bob'), false, 'no late question can be about it');
+  await connection.close();
 });
 
 //

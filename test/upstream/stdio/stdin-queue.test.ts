@@ -66,7 +66,8 @@ test('a request that is forgotten before its write is never written', async () =
   await turn();
   send(2);
   send(3);
-  queue.forget(2);
+  assert.equal(queue.forget(2), 'unsent');
+  assert.equal(queue.forget(1), undefined, 'it is being written');
   pipe.accept();
   await turn();
   assert.deepEqual(pipe.writes, ['{"id":1}\n', '{"id":3}\n']);

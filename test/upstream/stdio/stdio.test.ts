@@ -335,7 +335,7 @@ suite('a process that does not read', { concurrency: 1 }, () => {
     await new Promise((resolve) => setImmediate(resolve));
     const forgotten = stdio.send('echo');
     const last = stdio.send('echo');
-    stdio.transport.forget(forgotten);
+    assert.equal(stdio.transport.forget(forgotten), 'unsent');
     process.kill(pid, 'SIGCONT');
     await until(() => stdio.answer(last) !== undefined, 'the last request is answered');
     assert.equal(stdio.answer(forgotten), undefined);
