@@ -1,5 +1,4 @@
 import { StartError } from '../errors.ts';
-import { isCode } from '../thrown.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../limits.ts';
 import { openDiskKeys } from './disk/key-store.ts';
@@ -80,16 +79,12 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
   await makeStateDir(offersDir);
   for (const dir of [stateDir, offersDir]) await removeOldDrafts(dir);
   const keys = await openDiskKeys(stateDir);
-  let isGone = false;
+  let restored: Promise<void> | undefined;
   const sessions = await LocalSessionStore.open(stateDir, {
     ...events,
-    onFailing: (error) => {
-      isGone = isCode(error, 'ENOENT');
-      events.onFailing(error);
-    },
     onRecovered: () => {
-      // The directory was removed, or its disk was replaced. Without the keys, the next process could open no handle.
-      if (isGone) void keys.restore().catch((error: unknown) => events.onWriteFailed(error));
+      // If the directory was removed, or its disk was replaced, the keys are gone. The next process could open no handle.
+      restored = keys.restore().catch((error: unknown) => events.onWriteFailed(error));
       events.onRecovered();
     },
   });
@@ -101,6 +96,7 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
     notice: undefined,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
+      await restored;
       await lock.release();
     },
   };

@@ -44,6 +44,8 @@ export class Journal implements AsyncDisposable {
   readonly #state: () => Iterable<string>;
   readonly #events: JournalEvents;
   #size = 0;
+  /** True if the file has been there. */
+  #exists = false;
   #rewriteAt = MIN_REWRITE_BYTES;
   /** Lines that are not written yet. */
   #waiting: string[] = [];
@@ -80,6 +82,7 @@ export class Journal implements AsyncDisposable {
       remedy: 'Remove it: every session then ends.',
     });
     if (file === undefined) return;
+    this.#exists = true;
     // Parts of an unfinished line, which can be much longer than one chunk.
     let pieces: string[] = [];
     for await (const chunk of file.createReadStream({ encoding: 'utf8', autoClose: false })) {
@@ -138,7 +141,7 @@ export class Journal implements AsyncDisposable {
       await this.#writeLines(lines, bytes);
     } catch (thrown) {
       this.#fail(thrown);
-      if (await this.#writeIntoReserve(lines, bytes, thrown)) return true;
+      if (await this.#writeAgain(lines, bytes, thrown)) return true;
       if (!this.#needsRewrite) {
         this.#waiting = [...lines, ...this.#waiting];
         this.#waitingBytes += bytes;
@@ -154,9 +157,10 @@ export class Journal implements AsyncDisposable {
     else if (!(await this.#compacted(bytes)) && lines.length > 0) await this.#append(lines, bytes);
   }
 
-  /** Removes the reserve and writes again. Returns false if that fails too. */
-  async #writeIntoReserve(lines: readonly string[], bytes: number, thrown: unknown): Promise<boolean> {
-    if (!this.#hasReserve || !DISK_IS_FULL.has(systemCode(thrown) ?? '')) return false;
+  /** Writes again without the reserve, if the disk is full or the file is gone. Returns false if that fails too. */
+  async #writeAgain(lines: readonly string[], bytes: number, thrown: unknown): Promise<boolean> {
+    const isFull = DISK_IS_FULL.has(systemCode(thrown) ?? '');
+    if (!this.#hasReserve || !(isFull || isCode(thrown, 'ENOENT'))) return false;
     this.#hasReserve = false;
     try {
       await rm(this.#reservePath, { force: true });
@@ -211,6 +215,7 @@ export class Journal implements AsyncDisposable {
       this.#needsRewrite = true;
       throw thrown;
     }
+    this.#exists = true;
     this.#isTorn = false;
     this.#rewriteAt = Math.max(MIN_REWRITE_BYTES, REWRITE_FACTOR * this.#size);
   }
@@ -221,18 +226,16 @@ export class Journal implements AsyncDisposable {
     const text = `${this.#isTorn ? '\n' : ''}${lines.join('\n')}\n`;
     try {
       // A file that is gone is not begun anew: it would lack the earlier lines.
-      const flag = this.#size > 0 ? constants.O_APPEND | constants.O_WRONLY : 'a';
+      const flag = this.#exists ? constants.O_APPEND | constants.O_WRONLY : 'a';
       await appendFile(this.#path, text, { mode: 0o600, flag });
     } catch (thrown) {
-      if (this.#size > 0 && isCode(thrown, 'ENOENT')) {
-        this.#needsRewrite = true;
-        this.#hasReserve = false;
-      }
+      if (this.#exists && isCode(thrown, 'ENOENT')) this.#needsRewrite = true;
       // A partly written text would take up the space that the next attempt needs. An unfinished line before it stays.
       const isCut = await isFulfilled(truncate(this.#path, this.#size));
       this.#isTorn ||= !isCut;
       throw thrown;
     }
+    this.#exists = true;
     this.#size += bytes + (this.#isTorn ? 1 : 0);
     this.#isTorn = false;
   }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { appendFile, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -94,9 +94,21 @@ test('a file that was removed is written again as a whole', LIMIT, async () => {
   await mkdir(dir);
   assert.equal(await journal.append('first'), true);
   await rm(path);
-  assert.equal(await journal.append('second'), false);
   assert.equal(await journal.append('second'), true);
   assert.equal(await readFile(path, 'utf8'), 'first\nsecond\n');
+  await journal[Symbol.asyncDispose]();
+});
+
+test('the loss of an empty file with its directory is noticed', LIMIT, async () => {
+  const { dir, path, journal, events } = journalOf();
+  await mkdir(dir);
+  await journal.compact();
+  await rm(dir, { recursive: true });
+  assert.equal(await journal.append('first'), false);
+  await mkdir(dir);
+  assert.equal(await journal.append('first'), true);
+  assert.deepEqual(events, ['write failed', 'failing', 'recovered']);
+  assert.ok((await stat(`${path}.reserve`)).size > 0);
   await journal[Symbol.asyncDispose]();
 });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { appendFile, chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import * as fc from '../../support/fast-check.ts';
 import { LocalSessionStore } from '../../../src/store/sessions/local-session-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
+import { systemCode } from '../../../src/thrown.ts';
 import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
 import { until } from '../../support/stdio.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
@@ -333,6 +335,37 @@ test('stopping writes waiting changes once more', OPTIONS, async () => {
   }
   await using store = await dir.open();
   assert.equal(await store.isEnded(session), true);
+});
+
+// N-31
+test('a state directory that was emptied before the first change gets its keys back', OPTIONS, async () => {
+  await using dir = await testDir();
+  const ring = join(dir.path, 'keys.json');
+  const state = await openState(dir.path, { mayOwn: true, events: IGNORE });
+  const keys = await state.keys.read();
+  for (const name of await readdir(dir.path)) await rm(join(dir.path, name), { recursive: true });
+  const session = await newSession(state.sessions);
+  assert.equal(await state.sessions.end(session), true);
+  await state[Symbol.asyncDispose]();
+  assert.deepEqual(JSON.parse(await readFile(ring, 'utf8')), { keys });
+  await using store = await dir.open();
+  assert.equal(await store.isEnded(session), true);
+});
+
+// N-31
+test('another, empty disk in place of a broken one gets the keys too', OPTIONS, async () => {
+  await using dir = await testDir();
+  const failures: unknown[] = [];
+  const events = { ...IGNORE, onWriteFailed: (error: unknown) => failures.push(systemCode(error)) };
+  await using state = await openState(dir.path, { mayOwn: true, events });
+  const keys = await state.keys.read();
+  await rm(dir.journal);
+  await mkdir(dir.journal);
+  assert.equal(await state.sessions.end(await newSession(state.sessions)), false);
+  for (const name of await readdir(dir.path)) await rm(join(dir.path, name), { recursive: true });
+  await until(() => existsSync(join(dir.path, 'keys.json')), 'the keys are written again');
+  assert.deepEqual(failures, ['EISDIR', 'ENOENT']);
+  assert.deepEqual(await state.keys.read(), keys);
 });
 
 /** Fills the disk and the last page of the journal. */
