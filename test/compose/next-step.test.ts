@@ -36,7 +36,7 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
     what: 'finds no room for a process',
     state: 'failed',
     reason:
-      'command "npx" could not be started (EAGAIN): there is no room for another process (ulimit -u, or the pids limit of the container)',
+      'command "npx" could not be started (EAGAIN): there is no room for another process (ulimit -u, or the pids limit of the container) (could not start npx: EAGAIN)',
     step: /^Give the gateway more of what its reason names\. It is tried again by itself; to try now: linkspan restart up$/,
   },
   {

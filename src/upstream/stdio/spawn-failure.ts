@@ -29,7 +29,7 @@ const LACKS: ReadonlyMap<string, string> = new Map([
 
 /** Returns whether the reason of a failed start is that the system lacks something that all programs need. */
 export function isExhaustion(reason: string): boolean {
-  return LACKS.values().some((words) => reason.endsWith(words));
+  return LACKS.values().some((words) => reason.includes(words));
 }
 
 /** The cause of a program that could not be started. The message is for operators. */
