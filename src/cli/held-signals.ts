@@ -1,5 +1,9 @@
-/** Signals that ask `run` for something. Until somebody listens, they would end the process. */
-const HELD = ['SIGHUP', 'SIGUSR2'] as const;
+/**
+ * Signals that come before somebody listens. A reload or a rotation of keys would end the process. The first process of a container would
+ * miss a request to stop; any other ends.
+ */
+const HELD: readonly NodeJS.Signals[] =
+  process.pid === 1 ? ['SIGHUP', 'SIGUSR2', 'SIGINT', 'SIGTERM'] : ['SIGHUP', 'SIGUSR2'];
 
 const held = new Set<NodeJS.Signals>();
 const hold = (signal: NodeJS.Signals) => void held.add(signal);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, watch } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BOTH, initialize, messagesOf, rpc } from '../downstream/client.ts';
-import type { Child } from '../support/child.ts';
+import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { legacyUpstream } from '../support/http-upstream.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
@@ -131,26 +132,48 @@ test('SIGHUP does not stop a gateway that was started without a terminal', BOUND
   assert.equal((await fetch(`${gateway.operatorUrl}/livez`)).status, 200);
 });
 
-/** A module that sends signals to its own process as soon as it loads the code of `run`. */
-const SIGNALS_EARLY = `import { registerHooks } from 'node:module';
+/** Returns the environment of a process that sends itself signals as soon as it loads the code of `run`. */
+function sendingEarly(...signals: NodeJS.Signals[]): { readonly NODE_OPTIONS: string } {
+  const code = `import { registerHooks } from 'node:module';
 let isSent = false;
 registerHooks({
   resolve(specifier, context, next) {
     if (!isSent && /[/]run[.-]/.test(specifier)) {
       isSent = true;
-      for (const signal of ['SIGHUP', 'SIGUSR2']) process.kill(process.pid, signal);
+      for (const signal of ${JSON.stringify(signals)}) process.kill(process.pid, signal);
     }
     return next(specifier, context);
   },
 });
 `;
+  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` };
+}
 
 // N-08
 test('SIGHUP and SIGUSR2 while the code is loaded have their effect later', BOUNDED, async () => {
-  const module = `data:text/javascript,${encodeURIComponent(SIGNALS_EARLY)}`;
-  await using gateway = await startGateway({ mcpServers: {} }, { env: { NODE_OPTIONS: `--import=${module}` } });
+  await using gateway = await startGateway({ mcpServers: {} }, { env: sendingEarly('SIGHUP', 'SIGUSR2') });
   await gateway.waitForLog((line) => (line.includes('sealing keys rotated') ? true : undefined));
   await gateway.waitForLog((line) => (/"cause":"signal".*config is unchanged/.test(line) ? true : undefined));
+});
+
+const AS_FIRST = ['--user', '--map-root-user', '--pid', '--fork', '--kill-child'];
+const cannotBeFirst = spawnSync('unshare', [...AS_FIRST, 'true']).status !== 0 && 'no PID namespaces here';
+
+// N-08
+test('SIGTERM while the code is loaded stops PID 1', { ...BOUNDED, skip: cannotBeFirst }, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
+  const config = join(dir, 'config.json');
+  const settings = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state') };
+  await writeFile(config, JSON.stringify({ mcpServers: {}, gateway: settings }));
+  const command = [...AS_FIRST, process.execPath, MAIN, 'run', '--config', config];
+  const gateway = await Child.start('unshare', command, { env: sendingEarly('SIGTERM') });
+  try {
+    await gateway.waitForLine((line) => (line.includes('"msg":"stopped"') ? true : undefined));
+    assert.equal((await gateway.ended).code, 0);
+  } finally {
+    await gateway.stop();
+    await rm(dir, { recursive: true, force: true });
+  }
 });
 
 /** More than the buffers of a connection take. */
