@@ -18,7 +18,7 @@ import type { SessionRef } from '../session-store.ts';
  * | `{p.<principal>}:serial:of` | `master_replid` of the Redis that has counted it; empty if unknown | 1 day | `initialize` |
  * | `{p.<principal>}:ended` | sorted set: ended ranges `first:last:until`, by their last number | until the last of the ids expires | DELETE, and operators |
  * | `{p.<principal>}:rec:<serial>` | hash: `level`; `u<uri>`, `x<upstream>` and `a<upstream>` (attachment) → sealed, after a serial number | until the id of the session expires | the owner of the session, with its token |
- * | `{p.<principal>}:sizes`, `…:until` | hash and sorted set: serial → bytes and end of each record; `total`; `a<serial>` and `attached`: bytes of attachments; `plain`: that entry has the records of older versions | as the last record | with each record |
+ * | `{p.<principal>}:sizes`, `…:until` | hash and sorted set: serial → bytes and end of each record; `total`; `a<serial>` and `attached`: bytes of attachments; `plain`: up to this end, that entry has the records of older versions | as the last record | with each record |
  * | `{p.<principal>}:plain`, `…:attached` | sorted sets of the records that make room, oldest first: those without subscriptions and attachments by their end, those with attachments by the time of the last one (µs) | as the last record | with each record |
  * | `{p.<principal>}:ev:<serial>` | hash: stream → `endless:opened:count:bytes:added:last:writer`, the writer as the name of its process; `#events`, `#bytes`, `#running` of the session | 5 min after the end of its last stream; 1 h while one runs | the writer of each stream |
  * | `{p.<principal>}:ev:<serial>#ended` | sorted set: ended streams by time | as the hash | with each stream |

@@ -22,7 +22,14 @@ const RETRY_MS = 1_000;
 const TEXT_BYTES = 128;
 
 const ATTACHMENT = z.object({ upstream: z.string(), text: z.string() });
-const CHANGE_REPLY = z.enum(['', 'made-room', 'fenced', 'subscriptionsPerSession', 'sessionRecordBytesPerPrincipal']);
+const CHANGE_REPLY = z.enum([
+  '',
+  'made-room',
+  'again',
+  'fenced',
+  'subscriptionsPerSession',
+  'sessionRecordBytesPerPrincipal',
+]);
 
 export interface RedisSessionStoreParts extends RedisAccess, Fencing {
   /** Returns the message to the owner of a placement that is revoked. */
@@ -98,7 +105,9 @@ export class RedisSessionStore implements SessionStore {
     const { subscriptionsPerSession, sessionRecordBytesPerPrincipal: most } = LIMITS;
     const bounds = [subscriptionsPerSession, most, most * ATTACHMENTS_FRACTION];
     return await fencedChange(this.#parts, session, async (fence = '') => {
-      const reply = CHANGE_REPLY.parse(await this.#run(CHANGE, session, [fence, ...args, ...bounds]));
+      const run = async () => CHANGE_REPLY.parse(await this.#run(CHANGE, session, [fence, ...args, ...bounds]));
+      let reply = await run();
+      while (reply === 'again') reply = await run();
       if (reply === '' || reply === 'fenced') return reply || undefined;
       onLimit(reply === 'made-room' ? 'sessionRecordBytesPerPrincipal' : reply);
       return reply === 'made-room' ? undefined : reply;

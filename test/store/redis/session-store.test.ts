@@ -6,7 +6,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import type { PlacementKey } from '../../../src/store/placement-table.ts';
 import { redisPlacementTable } from '../../../src/store/redis/placement-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
-import type { SessionRef } from '../../../src/store/session-store.ts';
+import type { SessionChange, SessionRef } from '../../../src/store/session-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { fencedSessionsContract, SessionProcess } from '../fenced-sessions.contract.ts';
@@ -249,6 +249,61 @@ test('records of an older version make room too', OPTIONS, async () => {
   assert.deepEqual(await store.load(subscribed), { subscriptions: ['a'] });
   assert.equal(await store.load(first), undefined);
   for (const entry of [plain, sizes]) assert.ok(Number(await connection.command('PTTL', entry)) > 0, entry);
+});
+
+test('a session that has lost all that was stored of it leaves nothing', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const opened = await open(config);
+  const { store, limits } = opened;
+  const { connection, keys } = await openRedis(config);
+  const principal = randomUUID();
+  const unsubscribed = await opened.open(principal);
+  for (const kind of ['subscribe', 'unsubscribe'] as const) await store.change(unsubscribed, { kind, uri: 'a' });
+  const detached = await opened.open(principal);
+  await store.change(detached, ATTACH);
+  while (limits.length === 0) await store.change(await opened.open(principal), ATTACH);
+  for (const { serial } of [unsubscribed, detached]) {
+    const { record, sizes, until, plain, attached } = keys.session({ principal, serial });
+    assert.equal(await connection.command('EXISTS', record), 0);
+    assert.deepEqual(await connection.command('HMGET', sizes, serial, `a${serial}`), [null, null]);
+    for (const set of [until, plain, attached])
+      assert.equal(await connection.command('ZSCORE', set, serial), null, set);
+  }
+});
+
+// R10
+test('a change that must pass by many entries of an older version does so in parts', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const config = redisConfig(server.url);
+  const opened = await open(config);
+  const { store, limits } = opened;
+  const { connection, keys } = await openRedis(config);
+  const first = await opened.open();
+  const { principal } = first;
+  const { plain, attached, until, sizes } = keys.session(first);
+  const leave = async (change: SessionChange) =>
+    assert.equal(await store.change(await opened.open(principal), change), undefined);
+  for (const change of [ATTACH, USE]) {
+    const { length } = limits;
+    while (limits.length === length) await leave(change);
+  }
+  // That version removes the record of an ended session, and does not know two of these entries. It leaves empty records in the third.
+  await connection.command('HDEL', sizes, 'plain');
+  const sets = [plain, attached, until];
+  const soon = Date.now() + HOUR / 2;
+  for (const [at, set] of sets.entries()) {
+    const members = Array.from({ length: 2_000 }, (_, n) => [`${soon + n}`, `${at}000${n}`]);
+    await connection.command('ZADD', set, ...members.flat());
+  }
+  using monitor = await server.monitor();
+  for (const change of [ATTACH, USE]) await leave(change);
+  for (const set of sets) assert.equal(await connection.command('ZCOUNT', set, soon, soon + 1_999), 0, set);
+  await waitUntil(() => monitor.text().split('"ZCOUNT"').length > sets.length);
+  const lengths = monitor
+    .text()
+    .split('"EVALSHA"')
+    .map((script) => script.split(' lua] ').length);
+  assert.ok(Math.max(...lengths) < 10_000, lengths.join(' '));
 });
 
 // SEC-11

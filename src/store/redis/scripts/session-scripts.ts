@@ -2,6 +2,12 @@ import { NOW_LUA, type Script, scriptOf } from '../connection.ts';
 import { DROP_EVENTS_LUA, FORGET_LUA } from './event-scripts.ts';
 import { REVOKE_LUA } from '../placement-table.ts';
 
+/**
+ * A change takes the room of so many sessions at once, since Redis serves nobody else meanwhile. The longest attachment needs that of fewer; older
+ * versions leave entries that have none.
+ */
+const TURNS_AT_ONCE = 500;
+
 /** Names the entries of a session, which each of these scripts gets in this order. */
 const HEAD = `${NOW_LUA}
 local record, sizes, ends, ended, placement, plain, attached = unpack(KEYS)
@@ -67,6 +73,7 @@ return rangeOf(serial) and 1 or 0`);
  * Changes a record. The arguments after the serial number start with end of the id (ms) and placement of the writer. An empty one (`''`) is
  * refused. Then come kind of change, field or level, sealed value and bytes. The last are the greatest number of URIs, of bytes of all
  * records, and of all attachments. Returns `''`, `made-room` if others have lost something for it, `fenced`, or the name of a limit.
+ * After `again` the change is sent once more, since it needs the room of more others than one call may take.
  *
  * As in memory, an attachment takes the room of those that were stored longest ago. Any change takes that of the oldest records without
  * subscriptions and attachments, and then that of the oldest attachments. Records of older versions are among these until they change.
@@ -89,10 +96,16 @@ end
 -- Entries about several records live as long as the last of them.
 local function keep(entry) redis.call('PEXPIREAT', entry, text(redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')[2] or now)) end
 
--- Puts a session among those that make room, or removes it from them. Returns whether its record may go.
+-- Puts a session among those that make room, or removes it from them. Returns whether its record may go. An empty record is deleted.
 local function settle(id)
+  local name = recordOf(id)
+  if redis.call('HLEN', name) == redis.call('HEXISTS', name, 'order') + redis.call('HEXISTS', name, 'uris') then
+    redis.call('DEL', name)
+    forgetRecord(id)
+    return false
+  end
   local untilMs = redis.call('ZSCORE', ends, id)
-  local uris = tonumber(redis.call('HGET', recordOf(id), 'uris') or 0)
+  local uris = tonumber(redis.call('HGET', name, 'uris') or 0)
   local isPlain = untilMs and uris == 0 and not redis.call('ZSCORE', attached, id)
   if not isPlain then redis.call('ZREM', plain, id) return false end
   redis.call('ZADD', plain, untilMs, id)
@@ -111,6 +124,16 @@ local function detach(id)
   end
   forgetAttachments(id)
   settle(id)
+end
+
+-- Older versions put no record among those that make room. These are more than one call takes from them.
+local function adopt()
+  local from = redis.call('HGET', sizes, 'plain') or '-inf'
+  local found = redis.call('ZRANGEBYSCORE', ends, '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, ${2 * TURNS_AT_ONCE})
+  if #found == 0 then return end
+  for n = 1, #found, 2 do redis.call('ZADD', plain, found[n + 1], found[n]) end
+  redis.call('HSET', sizes, 'plain', found[#found])
+  keep(plain)
 end
 
 -- Returns the first other session.
@@ -142,19 +165,21 @@ if kind == 'subscribe' and tonumber(redis.call('HGET', record, 'uris') or 0) >= 
   return 'subscriptionsPerSession'
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 100)) do forgetRecord(id) end
-local reply = ''
+local reply, turns = '', ${TURNS_AT_ONCE}
+local function isOver()
+  turns = turns - 1
+  return turns < 0
+end
 while kind == 'attach' and size('attached') + growth > tonumber(ARGV[10]) do
+  if isOver() then return 'again' end
   local id = firstOf(attached)
   if not id then return 'sessionRecordBytesPerPrincipal' end
   detach(id)
   reply = 'made-room'
 end
+if size('total') + growth > tonumber(ARGV[9]) then adopt() end
 while size('total') + growth > tonumber(ARGV[9]) do
-  -- Older versions put no record among those that make room.
-  if redis.call('HSETNX', sizes, 'plain', 1) == 1 then
-    redis.call('ZUNIONSTORE', plain, 2, plain, ends, 'AGGREGATE', 'MAX')
-    keep(plain)
-  end
+  if isOver() then return 'again' end
   local oldest, id = firstOf(plain), firstOf(attached)
   if not oldest and not id then return 'sessionRecordBytesPerPrincipal' end
   if not oldest then
