@@ -121,7 +121,7 @@ function createCore(parts: CoreParts): Core {
   const connections = createConnections(common, {
     holders: () => clients.holders,
     siblingsOf: (holder) => clients.groups.siblingsOf(holder),
-    onReattached: (link) => messages.changedLists.onReattached(link),
+    onReattached: (link) => messages.changedLists.onPossibleChanges(link),
     onOpen: (link, holder) => messages.changedLists.onOpen(link, holder),
     beforeOpen: (holder, upstream) => requests.listRefresher.beginListing(holder, upstream),
   });

@@ -3,7 +3,7 @@ import { isShown } from '../catalog/catalog.ts';
 import { changedKindOf, type ListKind } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { upstreamIn, type View, viewWith } from '../catalog/view.ts';
-import type { RawObject } from '../json/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { DropReason } from '../telemetry/upstream-metrics.ts';
 import { featuresOf } from '../protocol/revisions.ts';
@@ -69,6 +69,13 @@ export class NotificationRouter {
         else this.#routeListChange(link, kind);
       }
     }
+  }
+
+  /** Reads lists again whose changes may not have been reported, and announces those that differ. Resources cannot be compared. */
+  onGap(link: Link): void {
+    this.#parts.resourceCache.invalidate(link.upstream);
+    this.#parts.changedLists.onPossibleChanges(link);
+    for (const uri of link.subscribers.keys()) this.#routeUpdate(link, RawObject.of({ uri }));
   }
 
   /**

@@ -74,6 +74,10 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     relayServerRequest(this.#parts.serverRequests, link, request);
   }
 
+  onGap(link: Link): void {
+    this.#parts.notifications.onGap(link);
+  }
+
   onLinkClosed(link: Link, reason: CloseReason): void {
     if (reason === 'crash') this.#parts.metrics.countRestart(link.upstream);
     // The next connection may reach a server with other resources.

@@ -9,6 +9,8 @@ import type { ServerRequest } from './rpc/connection.ts';
 export interface UpstreamEvents<Context = unknown, User extends LinkUser = LinkUser> {
   onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
   onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
+  /** Notifications may have been lost while there was no stream for them. */
+  onGap(link: Link<Context, User>): void;
   /** A link has closed. Its users, if any, have lost the state that the upstream kept for them. */
   onLinkClosed(link: Link<Context, User>, reason: CloseReason): void;
   onStateChange(upstream: string, after: Lifecycle): void;

@@ -377,9 +377,8 @@ export class Upstream<Context, User extends LinkUser> {
     const signal = closed === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, closed]);
     const permit = await this.#quotas.acquire({ principal, waitMs: this.config.queueMs, signal });
     try {
-      const clientCapabilities = this.usableCapabilities(need.clientCapabilities);
-      const starting = this.#start({ ...need, clientCapabilities }, permit);
-      return await traceStart(this.#parts.tracing, need.span, this.id, starting);
+      const order = { ...need, clientCapabilities: this.usableCapabilities(need.clientCapabilities) };
+      return await traceStart(this.#parts.tracing, need.span, this.id, this.#start(order, permit));
     } catch (thrown) {
       permit.release();
       throw thrown;
@@ -402,6 +401,7 @@ export class Upstream<Context, User extends LinkUser> {
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
           onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
+          onGap: (link) => this.#events.onGap(link),
           onUnauthorized: (link, error) => void this.#onUnauthorized(link, error),
           onRefused: (link) => void this.#listIf(this.#checks.afterRefusal(link), link),
           onMaybeDown: (link) => void this.#listIf(this.#checks.mayBeDown(link), link),

@@ -95,6 +95,7 @@ export class TestStream implements MessageSink {
 
 const NO_EVENTS = {
   onNotification: () => undefined,
+  onGap: () => undefined,
   onServerRequest: () => undefined,
   onLinkClosed: () => undefined,
   onStateChange: () => undefined,

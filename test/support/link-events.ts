@@ -3,6 +3,7 @@ export const NO_LINK_EVENTS = {
   onOpen: () => undefined,
   onNotification: () => undefined,
   onServerRequest: () => undefined,
+  onGap: () => undefined,
   onUnauthorized: () => undefined,
   onRefused: () => undefined,
   onMaybeDown: () => undefined,

@@ -54,8 +54,14 @@ const SHORT_PAUSE_MS = 250;
 const REFUSED_MS = 60_000;
 const MOST_REFUSED_MS = 900_000;
 
-/** The shortest time between two reports of short gaps, as lists are valid for so long. A proxy may end an idle stream each minute. */
+/**
+ * The shortest time between two reports of gaps, as lists are valid for so long. Behind a proxy that ends idle streams, a server may refuse each
+ * new stream until it has noticed the end of the old one.
+ */
 const GAP_MS = 300_000;
+
+/** A gap with so many failed attempts, at least 15 s, is always reported. */
+const LONG_GAP_ATTEMPTS = 5;
 
 /** Added to the number of failures, so that `backoffMs` returns 1 s, 2 s, 4 s … 30 s. */
 const BACKOFF_SKIP = 2;
@@ -155,7 +161,10 @@ export interface ReconnectingStreamParts {
   onHeaders(headers: ResponseHeaders): void;
   /** Called when a GET has opened a stream or has ended. */
   onAttempt?(): void;
-  /** Called when a stream is open after a gap, and goes on from no event. After a short gap, not always. */
+  /**
+   * Called when a stream is open after failed attempts, and goes on from no event. A gap that the first attempt ends is not reported: a proxy
+   * may cause one each minute.
+   */
   onGap?(): void;
   /** Called for the first of several refusals with a reason that an operator should know. The stream is opened again later. */
   onRefused?(reason: GatewayError): void;
@@ -228,9 +237,9 @@ export class ReconnectingStream {
   }
 
   #reportGap(): void {
-    const { failed, hasOpened } = this.#attempts;
+    const { failed } = this.#attempts;
     const nowMs = performance.now();
-    if (failed === 0 && (!hasOpened || nowMs - this.#gapMs < GAP_MS)) return;
+    if (failed === 0 || (failed < LONG_GAP_ATTEMPTS && nowMs - this.#gapMs < GAP_MS)) return;
     this.#gapMs = nowMs;
     this.#parts.onGap?.();
   }

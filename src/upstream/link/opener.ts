@@ -31,7 +31,7 @@ import { type Attachment, reattach } from './attachment.ts';
 import { Proposals } from './proposals.ts';
 import { isHandshakeRefusal, recheck, type RecheckOutcome } from './recheck.ts';
 import { type ClientFeatures, type Link, type LinkPlace, type LinkUser, NO_FEATURES } from './link.ts';
-import { possibleChanges, UpstreamSubscription } from './upstream-subscription.ts';
+import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from '../rpc/transport.ts';
 import { isOutOfTime, START_SETTING, StartTimeoutError } from './start-timeout.ts';
 
@@ -41,6 +41,8 @@ export interface LinkEvents<Context, User extends LinkUser> {
   onOpen(link: Link<Context, User>): void;
   onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
   onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
+  /** Notifications may have been lost while there was no stream for them. */
+  onGap(link: Link<Context, User>): void;
   /** A request was refused for the credentials of the gateway. */
   onUnauthorized(link: Link<Context, User>, error: GatewayError): void;
   /** A request was refused in a way that may be about the handshake: the server may have been deployed anew. */
@@ -288,8 +290,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
           onNotification,
           onServerRequest,
           onGap: () => {
-            if (link === undefined) return;
-            for (const one of possibleChanges(link.hello, link.subscribers.keys())) onNotification(one, undefined);
+            if (link !== undefined) events.onGap(link);
           },
           onFault: (thrown) => log.error({ err: thrown, upstream }, 'message of the upstream not handled'),
           onLimit,

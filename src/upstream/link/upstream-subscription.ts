@@ -84,7 +84,11 @@ export class UpstreamSubscription {
   }
 
   get #wantsLists(): boolean {
-    return announcedKinds(this.#parts.hello).length > 0;
+    return LIST_KINDS.some((kind) => this.#canNotify(kind));
+  }
+
+  #canNotify(kind: ListKind): boolean {
+    return this.#parts.hello.capabilities.object(kind)?.raw('listChanged') === 'true';
   }
 
   /** Subscribes to a resource. Resolves with whether the upstream has acknowledged it. */
@@ -181,7 +185,7 @@ export class UpstreamSubscription {
     const { upstream } = connection;
     const wanted = [...this.#wantedUris];
     let filter = RawObject.EMPTY;
-    for (const kind of announcedKinds(this.#parts.hello)) filter = filter.with(`${kind}ListChanged`, 'true');
+    for (const kind of LIST_KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
     if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
     this.#isUnsupported = false;
     const tasks = [...this.#taskCounts.keys()];
@@ -257,26 +261,20 @@ export class UpstreamSubscription {
 
   /** Reports every change that may have been missed without a stream. */
   #reportPossibleChanges(): void {
-    const { hello, onNotification } = this.#parts;
-    for (const one of possibleChanges(hello, this.#stream?.uris ?? [])) onNotification(one, undefined);
+    const { onNotification } = this.#parts;
+    for (const kind of LIST_KINDS) {
+      const method = listChangedMethod(kind);
+      if (this.#canNotify(kind)) onNotification({ kind: 'notification', method, params: undefined }, undefined);
+    }
+    for (const uri of this.#stream?.uris ?? []) {
+      const params = RawObject.of({ uri });
+      onNotification({ kind: 'notification', method: 'notifications/resources/updated', params }, undefined);
+    }
     for (const taskId of this.#stream?.tasks ?? []) {
       const params = RawObject.of({ taskId });
       onNotification({ kind: 'notification', method: 'notifications/tasks', params }, undefined);
     }
   }
-}
-
-/** Returns the kinds of lists whose changes a server announces. */
-function announcedKinds({ capabilities }: ServerHello): readonly ListKind[] {
-  return LIST_KINDS.filter((kind) => capabilities.object(kind)?.raw('listChanged') === 'true');
-}
-
-/** Returns the notifications of every change of lists and resources that may have been missed. @param uris of subscribed resources. */
-export function possibleChanges(hello: ServerHello, uris: Iterable<string>): readonly Notification[] {
-  const lists = announcedKinds(hello).map((kind) => ({ method: listChangedMethod(kind), params: undefined }));
-  const method = 'notifications/resources/updated';
-  const updates = [...uris].map((uri) => ({ method, params: RawObject.of({ uri }) }));
-  return [...lists, ...updates].map((one) => ({ kind: 'notification', ...one }));
 }
 
 /** Returns which of the texts that were asked for the upstream has acknowledged. */

@@ -64,6 +64,7 @@ async function failureOf(command: string, args: readonly string[], clientEra: Er
     {
       onOpen: () => {},
       onNotification: () => {},
+      onGap: () => {},
       onServerRequest: () => {},
       onClose: () => {},
       onUnauthorized: () => {},

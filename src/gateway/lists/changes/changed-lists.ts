@@ -57,6 +57,16 @@ export class ChangedLists {
     const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
     this.#reported.set(link, report);
     (link.hasAnsweredCall ? report.afterwards : report.atStart).add(kind);
+    this.#listAgain(link);
+  }
+
+  /** Reads the lists of a link that may have changed unnoticed, as those of a session that was continued. Clients hear only of what differs. */
+  onPossibleChanges(link: Link): void {
+    const { capabilities } = link.hello;
+    if (!link.isRetired && LIST_KINDS.some((kind) => announcesChanges(capabilities, kind))) this.#listAgain(link);
+  }
+
+  #listAgain(link: Link): void {
     if (isPrivate(link)) this.#privateLists.onChanged(link);
     else this.#sharedListings.onChanged(link);
   }
@@ -112,12 +122,6 @@ export class ChangedLists {
       holder,
       LIST_KINDS.filter((kind) => announcesChanges(capabilities, kind)),
     );
-  }
-
-  /** Reads the lists of a session at an upstream that was continued, if they may have changed meanwhile. Only its client gets them. */
-  onReattached(link: Link): void {
-    const { capabilities } = link.hello;
-    if (LIST_KINDS.some((kind) => announcesChanges(capabilities, kind))) this.#privateLists.onChanged(link);
   }
 
   /**
