@@ -1,10 +1,11 @@
 import type { SharedParts } from '../../records/shared-parts.ts';
-import { LIST_KINDS, type ListKind, type OfferKey } from '../../../catalog/offer.ts';
+import { LIST_KINDS, type ListKind, type OfferKey, offerKeyText } from '../../../catalog/offer.ts';
 import { isSameRestriction } from '../../../catalog/restriction.ts';
 import { upstreamIn } from '../../../catalog/view.ts';
 import type { RawObject } from '../../../json/json.ts';
 import { retryUntilDone } from '../../../upstream/lifecycle/retry-until-done.ts';
 import { isPrivate } from '../../../upstream/link/link.ts';
+import { SingleRuns } from '../../../upstream/single-runs.ts';
 import { inSlices } from '../../../work-turn.ts';
 import type { ConnectionHolder, Link } from '../../exchange/connection-holder.ts';
 import type { Offers } from '../offers.ts';
@@ -12,7 +13,10 @@ import type { ListAnnouncer } from './list-announcer.ts';
 import { PrivateLists } from './private-lists.ts';
 import { type ListingOutcome, RepeatedListings } from './repeated-listings.ts';
 
-/** The time for which changed lists for certain capabilities are read again after a failure. The upstream retries only those for all clients. */
+/**
+ * The time for which changed lists for certain capabilities are read again after a failure. A remote upstream retries only those for all
+ * clients.
+ */
 const RETRIED_MS = 60_000;
 
 export interface ChangedListsParts extends Pick<SharedParts, 'upstreams' | 'siblingsOf' | 'log' | 'onLimit'> {
@@ -36,6 +40,8 @@ export class ChangedLists {
   readonly #parts: ChangedListsParts;
   readonly #privateLists: PrivateLists;
   readonly #sharedListings = new RepeatedListings((link, onBegin) => this.#listShared(link, onBegin));
+  /** Listings for certain capabilities that are repeated after a failure. */
+  readonly #retries = new SingleRuns<void>();
   /** Lists that a link reported as changed and that were not fetched again yet. */
   readonly #reported = new WeakMap<Link, Report>();
 
@@ -167,24 +173,30 @@ export class ChangedLists {
     for (const key of offers.keysOf(upstreamId, era)) {
       const { capabilityKey } = key;
       if (capabilityKey === '' || key.audience !== audience || upstream === undefined) continue;
-      const holder = [...holders].find(
-        (one) =>
-          one.capabilityKey === capabilityKey &&
-          upstream.audienceOf(one.principal) === audience &&
-          upstream.servingEra(one.era) === era,
-      );
-      if (holder === undefined) {
+      const findHolder = () =>
+        [...holders].find(
+          (one) =>
+            one.capabilityKey === capabilityKey &&
+            upstream.audienceOf(one.principal) === audience &&
+            upstream.servingEra(one.era) === era,
+        );
+      if (findHolder() === undefined) {
         offers.remove(upstreamId, key);
         continue;
       }
-      const relist = () => upstream.relist(holder.era, holder, audience);
+      const relist = async () => {
+        const holder = findHolder();
+        if (holder !== undefined && !upstream.isRetired) await upstream.relist(holder.era, holder, audience);
+      };
       listings.push(
         relist().catch((thrown: unknown) => {
           log.warn(
             { err: thrown, upstream: upstreamId },
             'changed lists not fetched for clients with certain capabilities',
           );
-          void retryUntilDone(relist, () => 0, AbortSignal.any([holder.closed, AbortSignal.timeout(RETRIED_MS)]));
+          if (upstream.isProcess && audience === '') return;
+          const retry = () => retryUntilDone(relist, () => 0, AbortSignal.timeout(RETRIED_MS));
+          void this.#retries.run(`${upstreamId} ${offerKeyText(key)}`, retry);
         }),
       );
     }

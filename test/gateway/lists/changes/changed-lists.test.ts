@@ -340,37 +340,42 @@ test('a restored session hears of every list, as all may have changed meanwhile'
   assert.deepEqual(other.stream.messages, []);
 });
 
-test('lists for certain capabilities are read again after a refused handshake', TIMEOUT, async () => {
-  const streams: Served[] = [];
-  const tools = [tool('old')];
-  let refusals = 0;
-  const capabilities = { tools: { listChanged: true } };
-  const answers: ServerScript['answers'] = {
-    initialize: ({ params, response }) => {
-      if (refusals > 0 && JSON.stringify(params).includes('sampling')) {
-        refusals--;
-        response.writeHead(503).end();
+for (const isFirstEnded of [false, true])
+  test(`lists for capabilities are read again after a refusal; first one ended: ${isFirstEnded}`, TIMEOUT, async () => {
+    const streams: Served[] = [];
+    const tools = [tool('old')];
+    let refusals = 0;
+    const capabilities = { tools: { listChanged: true } };
+    const answers: ServerScript['answers'] = {
+      initialize: ({ params, response }) => {
+        if (refusals > 0 && JSON.stringify(params).includes('sampling')) {
+          refusals--;
+          response.writeHead(503).end();
+          return undefined;
+        }
+        response.setHeader('mcp-session-id', randomUUID());
+        return { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'scripted', version: '1' } };
+      },
+      '': (served) => {
+        if (served.method !== 'GET') return {};
+        stream(served.response);
+        streams.push(served);
         return undefined;
-      }
-      response.setHeader('mcp-session-id', randomUUID());
-      return { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'scripted', version: '1' } };
-    },
-    '': (served) => {
-      if (served.method !== 'GET') return {};
-      stream(served.response);
-      streams.push(served);
-      return undefined;
-    },
-  };
-  await using upstream = await legacyUpstream({ tools, answers });
-  await using gateway = await testCore({ up: upstream.config });
-  const client = await gateway.connect({ capabilities: { sampling: {} } });
-  await client.result('tools/list');
-  const listed = () => upstream.requests('tools/list').length;
-  await waitUntil(() => streams.some(({ response }) => !response.closed) && listed() === 2);
-  tools.push(tool('new'));
-  refusals = 1;
-  for (const served of streams) if (!served.response.closed) served.notify(TOOLS_CHANGED, {});
-  await client.waitForMessage(TOOLS_CHANGED);
-  assert.match(JSON.stringify(await client.result('tools/list')), /up__new/);
-});
+      },
+    };
+    await using upstream = await legacyUpstream({ tools, answers });
+    await using gateway = await testCore({ up: upstream.config });
+    const first = await gateway.connect({ capabilities: { sampling: {} } });
+    const client = await gateway.connect({ capabilities: { sampling: {} } });
+    await first.result('tools/list');
+    await client.result('tools/list');
+    const listed = () => upstream.requests('tools/list').length;
+    await waitUntil(() => streams.some(({ response }) => !response.closed) && listed() === 2);
+    tools.push(tool('new'));
+    refusals = 1;
+    for (const served of streams) if (!served.response.closed) served.notify(TOOLS_CHANGED, {});
+    await waitUntil(() => refusals === 0);
+    if (isFirstEnded) await gateway.core.gateway.endSession(first.session);
+    await client.waitForMessage(TOOLS_CHANGED);
+    assert.match(JSON.stringify(await client.result('tools/list')), /up__new/);
+  });
