@@ -3,6 +3,7 @@ import { LIST_KINDS, type ListKind, type OfferKey, offerKeyText } from '../../..
 import { isSameRestriction } from '../../../catalog/restriction.ts';
 import { upstreamIn } from '../../../catalog/view.ts';
 import type { RawObject } from '../../../json/json.ts';
+import { EVERYBODY } from '../../../upstream/connection-key.ts';
 import { retryUntilDone } from '../../../upstream/lifecycle/retry-until-done.ts';
 import { isPrivate } from '../../../upstream/link/link.ts';
 import { SingleRuns } from '../../../upstream/single-runs.ts';
@@ -194,7 +195,7 @@ export class ChangedLists {
             { err: thrown, upstream: upstreamId },
             'changed lists not fetched for clients with certain capabilities',
           );
-          if (upstream.isProcess && audience === '') return;
+          if (upstream.isProcess && audience === EVERYBODY) return;
           const retry = () => retryUntilDone(relist, () => 0, AbortSignal.timeout(RETRIED_MS));
           void this.#retries.run(`${upstreamId} ${offerKeyText(key)}`, retry);
         }),
