@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testCore } from '../support/core.ts';
 import { stream } from '../fixtures/servers/http-harness.ts';
-import { legacyUpstream, type Served } from '../support/http-upstream.ts';
+import { legacyUpstream, modernUpstream, type Served } from '../support/http-upstream.ts';
 import type { Members } from '../support/members.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -106,4 +106,24 @@ test('a stream that is open again at once is no reason to look for changes', TIM
   for (let i = 0; i < 3; i++) await server.client.result('tools/call', { name: 'up__act', arguments: {} });
   assert.equal(server.listings(), before);
   assert.equal(server.client.listened.length, 1);
+});
+
+// M-015
+test('after a gap at a modern upstream, only lists that differ are announced', TIMEOUT, async () => {
+  const tools: Members[] = [TOOL];
+  const answers = { 'tools/call': () => ({ content: [] }) };
+  const listChanged = true;
+  const capabilities = { tools: { listChanged }, resources: { listChanged } };
+  await using upstream = await modernUpstream({ tools, resources: [FILE], capabilities, answers });
+  await using gateway = await testCore({ up: upstream.config });
+  const client = await gateway.connect();
+  await client.result('tools/list');
+  await client.result('tools/call', { name: 'up__act', arguments: {} });
+  await waitUntil(() => upstream.listens().length === 1);
+  tools.push({ ...TOOL, name: 'new' });
+  // As by a proxy that closes idle streams.
+  upstream.listens()[0]?.breakOff();
+  await client.waitForMessage('notifications/tools/list_changed');
+  await client.result('ping');
+  assert.equal(client.listened.length, 1);
 });

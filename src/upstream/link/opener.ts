@@ -281,6 +281,9 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
       if (messages.add(request.params, deliver)) return;
       request.answer(errorAnswer(RPC.internalError, 'Too many requests before the end of the handshake'));
     };
+    const onGap = () => {
+      if (link !== undefined) events.onGap(link);
+    };
     let connection: Connection<Context>;
     try {
       connection = await Connection.open(
@@ -289,9 +292,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         {
           onNotification,
           onServerRequest,
-          onGap: () => {
-            if (link !== undefined) events.onGap(link);
-          },
+          onGap,
           onFault: (thrown) => log.error({ err: thrown, upstream }, 'message of the upstream not handled'),
           onLimit,
           onSendFailed: (error, isBackground) => {
@@ -344,7 +345,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         hello,
         era,
         subscription: isModern
-          ? new UpstreamSubscription({ connection, hello, timeouts, log, onNotification })
+          ? new UpstreamSubscription({ connection, hello, timeouts, log, onNotification, onGap })
           : undefined,
         users: new Set(),
         subscribers: new KeptMap(),

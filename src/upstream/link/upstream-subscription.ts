@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { resultOrLate } from '../../deadline.ts';
 import type { Logger } from 'pino';
-import { LIST_KINDS, listChangedMethod, type ListKind } from '../../catalog/offer.ts';
+import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
 import { GatewayError, upstreamError } from '../../errors.ts';
 import { RawObject, rawItems } from '../../json/json.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
@@ -25,6 +25,8 @@ export interface UpstreamSubscriptionParts {
   readonly timeouts: () => { readonly callMs: number };
   readonly log: Logger;
   readonly onNotification: (notification: Notification, about: undefined) => void;
+  /** Runs when there is a stream again. Changes of lists and resources may have been missed without one. */
+  readonly onGap: () => void;
 }
 
 /** A stream of `subscriptions/listen`, with the resources and tasks that the upstream has acknowledged. */
@@ -47,7 +49,7 @@ const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
  * The subscription at a modern upstream: to changes of all its lists, and of the resources and tasks that have been added.
  *
  * The filter of a stream cannot be changed, so each change opens a new stream. The old one is cancelled when the new one is acknowledged. A
- * stream that breaks or fails is opened again. After that, every change that may have been missed is reported.
+ * stream that breaks or fails is opened again. After that, the gap is reported.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
  */
@@ -77,7 +79,7 @@ export class UpstreamSubscription {
   async #begin(): Promise<void> {
     let isLate = false;
     const opening = this.#renewInBackground().then(() => {
-      if (isLate && this.#stream !== undefined) this.#reportPossibleChanges();
+      if (isLate && this.#stream !== undefined) this.#reportGap();
     });
     await Promise.race([opening, sleep(LISTEN_MS, undefined, { ref: false })]);
     isLate = true;
@@ -256,20 +258,13 @@ export class UpstreamSubscription {
   async #openAgain(): Promise<void> {
     if (this.#isUnsupported || this.#parts.connection.isClosed) return;
     await this.#renewal();
-    this.#reportPossibleChanges();
+    this.#reportGap();
   }
 
-  /** Reports every change that may have been missed without a stream. */
-  #reportPossibleChanges(): void {
-    const { onNotification } = this.#parts;
-    for (const kind of LIST_KINDS) {
-      const method = listChangedMethod(kind);
-      if (this.#canNotify(kind)) onNotification({ kind: 'notification', method, params: undefined }, undefined);
-    }
-    for (const uri of this.#stream?.uris ?? []) {
-      const params = RawObject.of({ uri });
-      onNotification({ kind: 'notification', method: 'notifications/resources/updated', params }, undefined);
-    }
+  /** Reports the gap, and every task that may have changed without a stream. */
+  #reportGap(): void {
+    const { onNotification, onGap } = this.#parts;
+    onGap();
     for (const taskId of this.#stream?.tasks ?? []) {
       const params = RawObject.of({ taskId });
       onNotification({ kind: 'notification', method: 'notifications/tasks', params }, undefined);
