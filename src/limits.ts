@@ -87,6 +87,8 @@ export const LIMITS = {
   clientTasksPerConnection: 256,
   /** URL elicitations that one upstream has reported as complete, for calls that have not begun to wait for them. */
   completedElicitationsPerUpstream: 1_000,
+  /** Sessions that were released as unused, whose state a connection for many clients may still keep. */
+  unusedSessionsPerConnection: 1_000,
 
   /** Cached results of `resources/read`, which upstreams of 2026-07-28 allow. */
   readCacheBytes: 32 * MIB,

@@ -12,6 +12,7 @@ import type { ConnectionHolder, Upstream as GatewayUpstream } from '../../src/ga
 import type { Client, Exchange } from '../../src/gateway/exchange/exchange.ts';
 import { Gate, type VerdictObserver } from '../../src/gateway/exchange/gate.ts';
 import { OpenExchange } from '../../src/gateway/exchange/open-exchange.ts';
+import { LocalOwners } from '../../src/gateway/exchange/owners.ts';
 import type { MessageSink } from '../../src/gateway/front/front.ts';
 import { PrivateLists, type PrivateListsParts } from '../../src/gateway/lists/changes/private-lists.ts';
 import { Offers } from '../../src/gateway/lists/offers.ts';
@@ -117,7 +118,13 @@ export class GatewayParts implements AsyncDisposable {
   /** The lines of the log. */
   readonly lines: string[] = [];
   readonly log = pino({ level: 'debug' }, { write: (line) => void this.lines.push(line) });
-  readonly stateLosses = new StateLosses({ metrics: this.metrics, log: this.log });
+  readonly stateLosses = new StateLosses({
+    metrics: this.metrics,
+    log: this.log,
+    upstreams: this.upstreams,
+    owners: new LocalOwners(),
+    onLimit: (limit) => this.metrics.countLimit(limit),
+  });
   readonly offers: Offers;
   readonly #events: UpstreamEvents<Exchange, ConnectionHolder>;
   #lastKey = 0;

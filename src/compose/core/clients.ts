@@ -39,6 +39,7 @@ export function createClients(
     },
     hasFurtherScopes: (before, after) => gate.hasFurtherScopes(before, after),
     onDropped: () => metrics.countDropped('session-queue'),
+    onUnused: (session) => stateLosses.onUnused(session),
     onEnd: (session) => audit?.session('ended', session),
     onRelease: (session, isLeft) => links.releaseHolder(session, isLeft),
     onLeave: (session) => links.leaveSessions(session),

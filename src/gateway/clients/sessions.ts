@@ -43,6 +43,8 @@ export interface SessionsParts
   readonly gauge: Level;
   /** Runs when a released session is in memory again. @param used the upstreams that may have kept state for it. */
   onRestored(session: Session, used: readonly string[]): void;
+  /** Runs before a session is released because it was idle. */
+  onUnused(session: Session): void;
   /** Runs when a session has ended for good. */
   onEnd(session: Session): void;
 }
@@ -368,6 +370,7 @@ export class Sessions {
       const isIdle = session.isQuiet && nowMs - session.usedMs > this.#parts.settings().sessions.idleMs;
       // While the lease may have lapsed, another process may have the session.
       const isLeft = !this.#parts.owners.isCurrent;
+      if (isIdle) this.#parts.onUnused(session);
       if (isIdle || (session.isExpired(dateMs) && session.inFlight.size === 0)) this.#release(session, isLeft);
     }
     this.#room.shrink();

@@ -134,6 +134,7 @@ export class HolderLinks {
     // Another process may have the session, and continue it at the upstream.
     if (holder.isLeft && link.isReattached) link.connection.setLeft(true);
     releaseIfClosed(holder, upstream);
+    this.#parts.stateLosses.onLinked(holder, link);
     const isContinued = kept !== undefined && link.isReattached;
     if (kept !== undefined) {
       holder.attachments?.delete(upstream.id);

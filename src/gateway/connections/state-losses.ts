@@ -3,6 +3,8 @@ import { isShown } from '../../catalog/catalog.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
+import { LIMITS } from '../../limits.ts';
+import { getOrMake, setLatest } from '../../map-entries.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import type { ConnectionHolder, Link, StateLoss } from '../exchange/connection-holder.ts';
 
@@ -14,7 +16,7 @@ const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   restored: 'was ended when the gateway was restarted, or released this session as unused',
 };
 
-export interface StateLossesParts extends Pick<SharedParts, 'metrics' | 'log'> {}
+export interface StateLossesParts extends Pick<SharedParts, 'upstreams' | 'owners' | 'metrics' | 'log' | 'onLimit'> {}
 
 /**
  * Reports that an upstream has lost the state it kept for a client. It does so in the log, in a metric, and as a log message to the client.
@@ -22,6 +24,8 @@ export interface StateLossesParts extends Pick<SharedParts, 'metrics' | 'log'> {
  */
 export class StateLosses {
   readonly #parts: StateLossesParts;
+  /** Keys of sessions that were released as unused, by a link that goes on with their state. */
+  readonly #unused = new WeakMap<Link, Map<string, true>>();
 
   constructor(parts: StateLossesParts) {
     this.#parts = parts;
@@ -48,16 +52,43 @@ export class StateLosses {
     if (users.length > 0) this.#report(link.upstream, reason, users);
   }
 
+  /** Remembers the links of a session that is released as unused, if others use them too: they may go on with its state. */
+  onUnused(holder: ConnectionHolder): void {
+    // Another process may serve the session meanwhile.
+    if (!this.#parts.owners.isAlone) return;
+    for (const [upstream, link] of holder.links) {
+      const isKept = holder.usedUpstreams?.has(upstream) === true && holder.stateLosses?.has(upstream) !== true;
+      if (!isKept || link.place.closed !== undefined) continue;
+      const unused = getOrMake(this.#unused, link, () => new Map<string, true>());
+      if (setLatest(unused, holder.key, true, LIMITS.unusedSessionsPerConnection)) {
+        this.#parts.onLimit('unusedSessionsPerConnection');
+      }
+    }
+  }
+
   /**
    * Reports the loss for a session that was restored from its id, at the upstreams that kept state for it. Those that may still keep it are asked
-   * first.
+   * first, or judged by the next link.
    */
   onRestored(holder: ConnectionHolder, upstreams: readonly string[]): void {
     if (upstreams.length === 0) return;
     holder.usedUpstreams = new Set(upstreams);
     for (const upstream of upstreams) {
-      if (holder.attachments?.has(upstream) !== true) this.#report(upstream, 'restored', [holder]);
+      if (holder.attachments?.has(upstream) === true) continue;
+      if (this.#mayKeep(upstream, holder)) (holder.keptUpstreams ??= new Set()).add(upstream);
+      else this.#report(upstream, 'restored', [holder]);
     }
+  }
+
+  #mayKeep(upstream: string, { key }: ConnectionHolder): boolean {
+    const links = this.#parts.upstreams.get(upstream)?.links() ?? [];
+    return [...links].some((link) => this.#unused.get(link)?.has(key) === true);
+  }
+
+  /** Reports the loss for a restored session, unless its new link is the one that it had before. */
+  onLinked(holder: ConnectionHolder, link: Link): void {
+    if (holder.keptUpstreams?.delete(link.upstream) !== true) return;
+    if (this.#unused.get(link)?.delete(holder.key) !== true) this.#report(link.upstream, 'restored', [holder]);
   }
 
   /**

@@ -56,6 +56,8 @@ export abstract class ConnectionHolder implements LinkUser {
   unresolved: Map<string, string | undefined> | undefined;
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
+  /** Upstreams that may have kept state for a restored session, until it has a link there. Undefined for none. */
+  keptUpstreams: Set<string> | undefined;
   /** Records of kept states that are being stored, by upstream. Undefined while there are none. None rejects. */
   stateRecords: Map<string, Promise<void>> | undefined;
   /** Upstreams whose state could not be recorded. Undefined until the first one. */

@@ -2,13 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { GatewayError } from '../../../src/errors.ts';
-import { testCore, type TestClient, toolCall } from '../../support/core.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import { testCore, type TestClient, type TestCore, toolCall } from '../../support/core.ts';
+import { GatewayParts } from '../../support/gateway-parts.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const KEY = 'io.linkspan/stateLost';
+/** Longer than sessions may be idle in tests. */
+const SESSION_IDLE_MS = 61_000;
 
 function scripted(): MemoryUpstream {
   return memoryUpstream({
@@ -100,6 +104,74 @@ test('after a restart the first answer of each upstream with state reports the l
   assert.partialDeepStrictEqual(await call('up__echo'), { [KEY]: { upstream: 'up', reason: 'restored' } });
   assert.deepEqual(await call('up__echo'), { own: 1 });
   assert.deepEqual(await call('other__echo'), { own: 1 });
+});
+
+/** Lets a session be released as unused. Returns a function that calls in it once it is restored, and returns what the answer tells. */
+function release(gateway: TestCore, client: TestClient): () => Promise<unknown> {
+  gateway.core.sweep(performance.now() + SESSION_IDLE_MS);
+  return async () => {
+    const { id, caller } = client.session;
+    const session = await gateway.core.gateway.findSession(id, caller.principal, '');
+    assert.ok(session !== undefined && session !== client.session, 'it was released');
+    const { answer } = await client.request('tools/call', toolCall('up__echo'), { session });
+    return answer.kind === 'result' ? JSON.parse(answer.result)['_meta'] : answer.error;
+  };
+}
+
+for (const isolation of ['shared', 'principal'] as const) {
+  const up = { isolation, idleMs: 10 * SESSION_IDLE_MS };
+
+  // N-03
+  test(`isolation ${isolation}: an unused session has lost nothing while its process lives`, TIMEOUT, async () => {
+    const memory = scripted();
+    await using gateway = await testCore({ up: { memory, ...up } });
+    const client = await gateway.connect({ listens: false });
+    await metaOf(client);
+    const call = release(gateway, client);
+    assert.deepEqual(await call(), { own: 1 });
+    assert.equal(memory.starts, 1);
+    memory.peers[0]?.crash();
+    await memory.until(() => memory.open.size === 0 || undefined);
+    assert.partialDeepStrictEqual(await call(), { [KEY]: { reason: 'crash' } });
+  });
+
+  // N-03
+  test(`isolation ${isolation}: an unused session is told of the end of its process`, TIMEOUT, async () => {
+    const memory = scripted();
+    await using gateway = await testCore({ up: { memory, ...up } });
+    const client = await gateway.connect({ listens: false });
+    await metaOf(client);
+    const call = release(gateway, client);
+    memory.peers[0]?.crash();
+    await memory.until(() => memory.open.size === 0 || undefined);
+    // Another client has a new process meanwhile.
+    await metaOf(await gateway.connect());
+    assert.partialDeepStrictEqual(await call(), { [KEY]: { upstream: 'up', reason: 'restored' } });
+    assert.deepEqual(await call(), { own: 1 });
+  });
+}
+
+test('limit unusedSessionsPerConnection: the one released first is told of a loss', async () => {
+  const memory = scripted();
+  await using parts = new GatewayParts({ up: { memory, isolation: 'shared' } });
+  const { stateLosses } = parts;
+  const link = await parts.upstream('up').link(parts.session().session);
+  const restored = [...Array(LIMITS.unusedSessionsPerConnection + 1).keys()].map((n) => {
+    const { session } = parts.session({ key: `s${n}` });
+    session.links.set('up', link);
+    session.usedUpstreams = new Set(['up']);
+    stateLosses.onUnused(session);
+    session.links.clear();
+    return session;
+  });
+  for (const session of restored) {
+    stateLosses.onRestored(session, ['up']);
+    stateLosses.onLinked(session, link);
+  }
+  assert.deepEqual(
+    restored.filter(({ stateLosses }) => stateLosses !== undefined),
+    [restored[0]],
+  );
 });
 
 // N-03
