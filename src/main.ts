@@ -31,6 +31,8 @@ const EXAMPLES = [
 
 /** Runs the command that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
+  // Half of them look names of hosts up, and nothing ends a look-up whose name server is silent. By default, Node has 4.
+  process.env['UV_THREADPOOL_SIZE'] ??= '16';
   if (argv[0] === 'run') (await import('./cli/held-signals.ts')).holdSignals();
   // Compiled code is kept for the flags with which it was compiled, so they come first.
   const { keepObjectsYoung } = await import('./young-objects.ts');

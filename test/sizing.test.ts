@@ -24,7 +24,7 @@ const FIGURES = {
   baseBytes: figure(/^memory ≈ ([\d.]+) GiB \+ sessions/m) * GIB,
   sessionBytes: figure(/sessions × (\d+) kB/) * 1_000,
   processBytes: figure(/with (\d+) MB for a process/) * 1_000_000,
-  gatewayThreads: figure(/^\| The gateway itself \| (\d+) \|/m),
+  gatewayThreads: figure(/^\| The gateway itself[^|]*\| (\d+) \|/m),
   processThreads: figure(/count (\d+) for each process/),
 };
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +8,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Child } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -103,4 +105,12 @@ test('compiled code is kept beside the program for the next start', BOUNDED, asy
 
 test('with NODE_DISABLE_COMPILE_CACHE no compiled code is kept', BOUNDED, async () => {
   assert.equal((await record(['version'], { NODE_DISABLE_COMPILE_CACHE: '1' })).compileCache, '');
+});
+
+test('eight names without an answer do not keep others from being looked up', BOUNDED, async () => {
+  await using gateway = await startGateway({ mcpServers: {} });
+  const threads = readdirSync(`/proc/${gateway.pid}/task`);
+  const names = threads.map((thread) => readFileSync(`/proc/${gateway.pid}/task/${thread}/comm`, 'utf8').trim());
+  // Half of them look names up.
+  assert.equal(names.filter((name) => name === 'libuv-worker').length, 16);
 });
