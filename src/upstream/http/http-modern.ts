@@ -95,10 +95,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     return new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
   }
 
-  forget(id: number): undefined {
+  forget(id: number): 'unsent' | undefined {
     const post = this.#inFlight.get(id);
     this.#inFlight.delete(id);
-    post?.cancel();
+    return post?.cancel();
   }
 
   setRevision(revision: string): void {

@@ -114,9 +114,11 @@ export class UpstreamPost implements WireHandler {
     this.#lingerTimer.unref();
   }
 
-  /** Ends the POST without further events. */
-  cancel(): void {
+  /** Ends the POST without further events. Returns `unsent` if no byte of it was sent. */
+  cancel(): 'unsent' | undefined {
+    const isUnsent = this.#stage === 'queued';
     this.#end(() => undefined);
+    return isUnsent ? 'unsent' : undefined;
   }
 
   /** Stops reading the event stream for this long (ms). Returns false if there is none, or reading is already paused. */

@@ -99,8 +99,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   forget(id: number): 'unsent' | undefined {
     this.#check.forget(id);
-    this.#posts.cancel(id);
-    return this.#handshakeQueue.forget(id);
+    return this.#posts.cancel(id) ?? this.#handshakeQueue.forget(id);
   }
 
   get mayKeepState(): boolean {

@@ -43,11 +43,12 @@ export class OpenPosts {
     if (this.#others.size === 0) this.#onOthersDone?.();
   }
 
-  cancel(id: number): void {
+  /** Ends a request. Returns `unsent` if no byte of it was sent. */
+  cancel(id: number): 'unsent' | undefined {
     const { post, stream } = this.#requests.get(id) ?? {};
     this.#requests.delete(id);
-    post?.cancel();
     stream?.close();
+    return post?.cancel();
   }
 
   /** Marks the request of this id as answered. Its POST stays open until the response ends. Returns false if it is not in flight. */

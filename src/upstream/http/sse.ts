@@ -109,8 +109,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   forget(id: number): 'unsent' | undefined {
-    this.#posts.cancel(id);
-    return this.#handshakeQueue.forget(id);
+    return this.#posts.cancel(id) ?? this.#handshakeQueue.forget(id);
   }
 
   setRevision(revision: Revision): void {

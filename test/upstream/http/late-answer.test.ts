@@ -49,9 +49,13 @@ function serveCalls(
   });
 }
 
-function callTool({ connection }: Caller, timeoutMs = TIMEOUTS.callMs): Call<undefined> {
+function callTool(
+  { connection }: Caller,
+  timeoutMs = TIMEOUTS.callMs,
+  sender?: { senderKey: string },
+): Call<undefined> {
   const { maxMs } = TIMEOUTS;
-  const limits = { timeoutMs, maxMs, progress: false, context: undefined };
+  const limits = { timeoutMs, maxMs, progress: false, context: undefined, ...(sender && { sender }) };
   return connection.call('tools/call', RawObject.of({ name: 'slow' }), limits);
 }
 
@@ -144,3 +148,36 @@ for (const kind of ['http', 'sse'] as const) {
     assert.equal((await call.answer).kind, 'result');
   });
 }
+
+for (const kind of KINDS)
+  for (const awaited of ['connection', 'credential'] as const) {
+    // X-021
+    test(`over ${kind}, a call that ends before its ${awaited} is there is not cancelled`, LIMIT, async () => {
+      await using server = await serveCalls(kind, (request, response, events) => {
+        if (kind === 'sse') events?.write(event(result(request.id)));
+        json(response, kind === 'sse' ? '' : result(request.id));
+      });
+      const credential = { headers: ['authorization', 'Bearer t'] };
+      const acquired = Promise.withResolvers<typeof credential>();
+      let isAwaited = false;
+      const credentials = {
+        current: () => (isAwaited ? undefined : credential),
+        acquire: () => acquired.promise,
+        renew: () => Promise.resolve(undefined),
+        extend: () => Promise.resolve(undefined),
+      };
+      await using caller = await connectCaller(server.url, { kind, timeouts: TIMEOUTS, credentials });
+      isAwaited = awaited === 'credential';
+      const call = callTool(caller, TIMEOUTS.callMs, { senderKey: 'ann' });
+      call.cancel('enough');
+      isAwaited = false;
+      acquired.resolve(credential);
+      await assert.rejects(call.answer, { code: 'cancelled' });
+      assert.equal(caller.connection.hasAbandoned('question'), false, 'no late question can be about it');
+      assert.equal((await callTool(caller).answer).kind, 'result');
+      assert.deepEqual(
+        server.received.items.flatMap(({ rpc }) => rpc ?? []),
+        ['tools/call'],
+      );
+    });
+  }
