@@ -149,6 +149,14 @@ export function failureOfRetry(error: GatewayError): GatewayError {
   return executed === 'no' ? new GatewayError(code, { ...detail, executed: 'unknown' }, cause) : error;
 }
 
+/** Returns the failure of a request whose call has begun, and cannot go on. Sent again, the request would begin another call. */
+export function failureOfBegunCall(error: GatewayError): GatewayError {
+  if (error.executed !== 'no') return error;
+  const { code, detail, cause } = error;
+  const advice = 'the call had begun, so check what it did before you make it again';
+  return new GatewayError(code, { ...detail, advice, executed: 'unknown', retryable: false }, cause);
+}
+
 /**
  * Converts a thrown value to a {@link GatewayError}. Unexpected errors become `internal-error`, without details for the
  * client.
@@ -189,6 +197,6 @@ export function answerOf(make: () => Answer): Answer {
   try {
     return make();
   } catch (thrown) {
-    return toAnswer(thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown);
+    return toAnswer(thrown instanceof GatewayError ? failureOfBegunCall(thrown) : thrown);
   }
 }

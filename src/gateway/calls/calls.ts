@@ -1,6 +1,6 @@
 import type { SharedParts } from '../records/shared-parts.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { failureOfRetry, GatewayError } from '../../errors.ts';
+import { failureOfBegunCall, GatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
@@ -112,7 +112,7 @@ export class Calls {
         }
       }
     } catch (thrown) {
-      throw exchange.retry !== undefined && thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
+      throw exchange.retry !== undefined && thrown instanceof GatewayError ? failureOfBegunCall(thrown) : thrown;
     } finally {
       exchange.releaseSlot();
     }

@@ -1,5 +1,5 @@
 import type { Source } from '../../catalog/names/named-items.ts';
-import { answerOf, failureOfRetry, GatewayError } from '../../errors.ts';
+import { answerOf, failureOfBegunCall, GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { unlessMalformed } from '../../json/malformed.ts';
@@ -164,7 +164,7 @@ export class TaskCalls {
       driver.cancel(exchange, site);
       upgradedTasks.end(site);
       release(site);
-      throw thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
+      throw thrown instanceof GatewayError ? failureOfBegunCall(thrown) : thrown;
     }
   }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { failureOfRetry, GatewayError } from '../../errors.ts';
+import { failureOfBegunCall, GatewayError } from '../../errors.ts';
 import { readRequests, readResult } from '../../protocol/input-required.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach, KeptSet } from '../../json/kept-text.ts';
@@ -70,7 +70,7 @@ export class TaskDriver {
       this.cancel(exchange, site);
       const thrown = taskFailure(caught, site);
       if (!(thrown instanceof GatewayError)) throw thrown;
-      if (thrown.code !== 'client-unreachable') throw failureOfRetry(thrown);
+      if (thrown.code !== 'client-unreachable') throw failureOfBegunCall(thrown);
       exchange.toldFailure = thrown.code;
       return toolFailure(thrown.message);
     } finally {

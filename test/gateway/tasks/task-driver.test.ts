@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { toRpcError } from '../../../src/errors.ts';
 import { Sender } from '../../../src/gateway/forward/sender.ts';
 import { QuestionPolicy } from '../../../src/gateway/questions/question-policy.ts';
 import { TaskDriver } from '../../../src/gateway/tasks/task-driver.ts';
@@ -145,9 +146,16 @@ test('a call that its client cancels cancels the task, and may have run', TIMEOU
   assert.deepEqual(asked(), ['tasks/cancel']);
 });
 
-test('a poll that fails before it is sent does not say that the tool has not run', TIMEOUT, async (t) => {
+test('a poll that fails before it is sent does not say to make the call again', TIMEOUT, async (t) => {
   const { finish, pass, memory } = await driving(t, 'legacy', () => WORKING);
-  const end = assert.rejects(finish(WORKING), { code: 'upstream-lost', executed: 'unknown' });
+  const end = assert.rejects(finish(WORKING), (thrown) => {
+    assert.partialDeepStrictEqual(toRpcError(thrown).data, {
+      code: 'upstream-lost',
+      executed: 'unknown',
+      retryable: false,
+    });
+    return true;
+  });
   memory.peers[0]?.crash();
   await pass(POLL_MS);
   await end;
