@@ -167,41 +167,41 @@ export class ChangedLists {
    * Removes offers for capabilities that no current holder has. Never rejects.
    */
   async refreshVariants(upstreamId: string, changed: OfferKey): Promise<void> {
-    const { offers, holders, upstreams, log } = this.#parts;
-    const { era, audience } = changed;
-    const upstream = upstreams.get(upstreamId);
+    const { offers, upstreams, log } = this.#parts;
     const listings: Promise<void>[] = [];
-    for (const key of offers.keysOf(upstreamId, era)) {
-      const { capabilityKey } = key;
-      if (capabilityKey === '' || key.audience !== audience || upstream === undefined) continue;
-      const findHolder = () =>
-        [...holders].find(
-          (one) =>
-            one.capabilityKey === capabilityKey &&
-            upstream.audienceOf(one.principal) === audience &&
-            upstream.servingEra(one.era) === era,
-        );
-      if (findHolder() === undefined) {
-        offers.remove(upstreamId, key);
-        continue;
-      }
-      const relist = async () => {
-        const holder = findHolder();
-        if (holder !== undefined && !upstream.isRetired) await upstream.relist(holder.era, holder, audience);
-      };
+    for (const key of offers.keysOf(upstreamId, changed.era)) {
+      if (key.capabilityKey === '' || key.audience !== changed.audience) continue;
+      const relist = () => this.#relistVariant(upstreamId, key);
       listings.push(
         relist().catch((thrown: unknown) => {
           log.warn(
             { err: thrown, upstream: upstreamId },
             'changed lists not fetched for clients with certain capabilities',
           );
-          if (upstream.isProcess && audience === EVERYBODY) return;
+          if (upstreams.get(upstreamId)?.isProcess === true && key.audience === EVERYBODY) return;
           const retry = () => retryUntilDone(relist, () => 0, AbortSignal.timeout(RETRIED_MS));
           void this.#retries.run(`${upstreamId} ${offerKeyText(key)}`, retry);
         }),
       );
     }
     await Promise.all(listings);
+  }
+
+  /** Reads the lists of an offer for certain capabilities again, for a holder that has them. Removes the offer if there is none. */
+  async #relistVariant(upstreamId: string, key: OfferKey): Promise<void> {
+    const { offers, holders, upstreams } = this.#parts;
+    // A repeated listing finds other upstreams and holders than the first one.
+    const upstream = upstreams.get(upstreamId);
+    if (upstream === undefined) return;
+    const holder = [...holders].find(
+      (one) =>
+        one.capabilityKey === key.capabilityKey &&
+        upstream.audienceOf(one.principal) === key.audience &&
+        // One that was replaced a moment ago has shown no era yet.
+        [undefined, key.era].includes(upstream.servingEra(one.era)),
+    );
+    if (holder === undefined) offers.remove(upstreamId, key);
+    else await upstream.relist(holder.era, holder, key.audience);
   }
 
   /** Rebuilds the catalogs that show one of these upstreams, and announces the changes. */

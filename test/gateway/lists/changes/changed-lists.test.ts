@@ -340,42 +340,65 @@ test('a restored session hears of every list, as all may have changed meanwhile'
   assert.deepEqual(other.stream.messages, []);
 });
 
-for (const isFirstEnded of [false, true])
-  test(`lists for capabilities are read again after a refusal; first one ended: ${isFirstEnded}`, TIMEOUT, async () => {
-    const streams: Served[] = [];
-    const tools = [tool('old')];
-    let refusals = 0;
-    const capabilities = { tools: { listChanged: true } };
-    const answers: ServerScript['answers'] = {
-      initialize: ({ params, response }) => {
-        if (refusals > 0 && JSON.stringify(params).includes('sampling')) {
-          refusals--;
-          response.writeHead(503).end();
-          return undefined;
-        }
-        response.setHeader('mcp-session-id', randomUUID());
-        return { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'scripted', version: '1' } };
-      },
-      '': (served) => {
-        if (served.method !== 'GET') return {};
-        stream(served.response);
-        streams.push(served);
+/** Two clients that can sample, whose lists at a remote upstream have changed and cannot be read at the first attempt. */
+async function refusedOnce() {
+  const streams: Served[] = [];
+  const tools = [tool('old')];
+  let refusals = 0;
+  const capabilities = { tools: { listChanged: true } };
+  const answers: ServerScript['answers'] = {
+    initialize: ({ params, response }) => {
+      if (refusals > 0 && JSON.stringify(params).includes('sampling')) {
+        refusals--;
+        response.writeHead(503).end();
         return undefined;
-      },
-    };
-    await using upstream = await legacyUpstream({ tools, answers });
-    await using gateway = await testCore({ up: upstream.config });
-    const first = await gateway.connect({ capabilities: { sampling: {} } });
-    const client = await gateway.connect({ capabilities: { sampling: {} } });
-    await first.result('tools/list');
-    await client.result('tools/list');
-    const listed = () => upstream.requests('tools/list').length;
-    await waitUntil(() => streams.some(({ response }) => !response.closed) && listed() === 2);
-    tools.push(tool('new'));
-    refusals = 1;
-    for (const served of streams) if (!served.response.closed) served.notify(TOOLS_CHANGED, {});
-    await waitUntil(() => refusals === 0);
-    if (isFirstEnded) await gateway.core.gateway.endSession(first.session);
-    await client.waitForMessage(TOOLS_CHANGED);
-    assert.match(JSON.stringify(await client.result('tools/list')), /up__new/);
+      }
+      response.setHeader('mcp-session-id', randomUUID());
+      return { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'scripted', version: '1' } };
+    },
+    '': (served) => {
+      if (served.method !== 'GET') return {};
+      stream(served.response);
+      streams.push(served);
+      return undefined;
+    },
+  };
+  const upstream = await legacyUpstream({ tools, answers });
+  const gateway = await testCore({ up: upstream.config });
+  const first = await gateway.connect({ capabilities: { sampling: {} } });
+  const second = await gateway.connect({ capabilities: { sampling: {} } });
+  await first.result('tools/list');
+  await second.result('tools/list');
+  const listed = () => upstream.requests('tools/list').length;
+  await waitUntil(() => streams.some(({ response }) => !response.closed) && listed() === 2);
+  tools.push(tool('new'));
+  refusals = 1;
+  for (const served of streams) if (!served.response.closed) served.notify(TOOLS_CHANGED, {});
+  await waitUntil(() => refusals === 0);
+  return {
+    core: gateway.core,
+    first,
+    second,
+    async [Symbol.asyncDispose]() {
+      await gateway[Symbol.asyncDispose]();
+      await upstream[Symbol.asyncDispose]();
+    },
+  };
+}
+
+for (const what of ['that is all', 'one client has ended', 'the upstream is replaced'] as const)
+  test(`lists for capabilities are read again after a refusal: ${what}`, TIMEOUT, async () => {
+    await using at = await refusedOnce();
+    if (what === 'one client has ended') await at.core.gateway.endSession(at.first.session);
+    if (what === 'the upstream is replaced') await at.core.upstreamChanges.restart('up', 0);
+    await at.second.waitForMessage(TOOLS_CHANGED);
+    assert.match(JSON.stringify(await at.second.result('tools/list')), /up__new/);
   });
+
+test('old lists for capabilities that no client has any more are removed', TIMEOUT, async () => {
+  await using at = await refusedOnce();
+  const keys = () => [...at.core.offers.keys()].filter(([, { capabilityKey }]) => capabilityKey !== '');
+  assert.equal(keys().length, 1);
+  for (const { session } of [at.first, at.second]) await at.core.gateway.endSession(session);
+  await waitUntil(() => keys().length === 0);
+});
