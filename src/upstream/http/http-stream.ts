@@ -55,13 +55,13 @@ const REFUSED_MS = 60_000;
 const MOST_REFUSED_MS = 900_000;
 
 /**
- * The shortest time between two reports of gaps, as lists are valid for so long. Behind a proxy that ends idle streams, a server may refuse each
+ * The shortest time from a report to that of a short gap, as lists are valid for so long. Behind a proxy that ends idle streams, a server may refuse each
  * new stream until it has noticed the end of the old one.
  */
 const GAP_MS = 300_000;
 
-/** A gap with so many failed attempts, at least 15 s, is always reported. */
-const LONG_GAP_ATTEMPTS = 5;
+/** A gap of this length is always reported. */
+const LONG_GAP_MS = 15_000;
 
 /** Added to the number of failures, so that `backoffMs` returns 1 s, 2 s, 4 s … 30 s. */
 const BACKOFF_SKIP = 2;
@@ -162,8 +162,8 @@ export interface ReconnectingStreamParts {
   /** Called when a GET has opened a stream or has ended. */
   onAttempt?(): void;
   /**
-   * Called when a stream is open after failed attempts, and goes on from no event. A gap that the first attempt ends is not reported: a proxy
-   * may cause one each minute.
+   * Called when a stream is open after a long gap or failed attempts, and goes on from no event. A short gap that the first attempt ends is not
+   * reported: a proxy may cause one each minute.
    */
   onGap?(): void;
   /** Called for the first of several refusals with a reason that an operator should know. The stream is opened again later. */
@@ -180,6 +180,9 @@ export class ReconnectingStream {
   #timer: NodeJS.Timeout | undefined;
   #attempts: Attempts = { failed: 0, empty: 0, short: 0, hasOpened: false };
   #isClosed = false;
+  /** The end of the last stream, at first the begin of the attempts. Monotonic ms, as the next one. */
+  #goneMs = performance.now();
+  /** The time of the last report of a gap. */
   #gapMs = -Infinity;
 
   constructor(parts: ReconnectingStreamParts) {
@@ -223,12 +226,14 @@ export class ReconnectingStream {
       onHeaders: (headers) => this.#parts.onHeaders(headers),
       onOpen: () => {
         this.#parts.onAttempt?.();
-        if (startEventId === '') this.#reportGap();
+        if (startEventId === '') this.#reportGap(openedMs);
       },
       onEnd: (end) => {
         this.#parts.onAttempt?.();
         const hadEvent = hasEvent || position.lastEventId !== startEventId;
-        this.#attempts = this.#attemptsAfter(get, performance.now() - openedMs, hadEvent);
+        const nowMs = performance.now();
+        if (get.isOpen) this.#goneMs = nowMs;
+        this.#attempts = this.#attemptsAfter(get, nowMs - openedMs, hadEvent);
         this.#onEnd(end);
       },
     });
@@ -236,10 +241,11 @@ export class ReconnectingStream {
     this.#parts.open(get, position);
   }
 
-  #reportGap(): void {
-    const { failed } = this.#attempts;
+  /** @param openedMs the time of the attempt. Some servers send no headers before the first event. */
+  #reportGap(openedMs: number): void {
+    const isLong = openedMs - this.#goneMs >= LONG_GAP_MS;
     const nowMs = performance.now();
-    if (failed === 0 || (failed < LONG_GAP_ATTEMPTS && nowMs - this.#gapMs < GAP_MS)) return;
+    if (!isLong && (this.#attempts.failed === 0 || nowMs - this.#gapMs < GAP_MS)) return;
     this.#gapMs = nowMs;
     this.#parts.onGap?.();
   }

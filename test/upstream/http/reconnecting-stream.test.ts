@@ -32,6 +32,7 @@ class Reader implements AsyncDisposable {
   readonly stream: ReconnectingStream;
   attempts = 0;
   opened = 0;
+  gaps = 0;
   readonly #wire: WirePool;
 
   constructor({ url }: Upstream, lastEventId = '', target: HttpTarget = { kind: 'http', url, headers: {} }) {
@@ -51,6 +52,7 @@ class Reader implements AsyncDisposable {
       inSession: () => session.id !== undefined,
       onText: (text) => this.texts.push(text),
       onAttempt: () => (this.attempts += 1),
+      onGap: () => (this.gaps += 1),
       onRefused: (reason) => this.refusals.push(reason),
       onEnd: (end) => this.ends.push(end),
     });
@@ -118,6 +120,37 @@ for (const [what, text] of [
     await reader.ends.at(0);
   });
 }
+
+const SECOND = 1_000;
+const refuse = (response: ServerResponse) => void response.writeHead(503).end();
+
+for (const { what, retryMs, answers, gaps } of [
+  // A server may ask for a long pause.
+  { what: '20 s without a refusal', retryMs: 20 * SECOND, answers: [], gaps: [1, 2] },
+  { what: '40 s with one refusal', retryMs: 20 * SECOND, answers: [refuse], gaps: [1, 2] },
+  { what: '3 s without a refusal', retryMs: 3 * SECOND, answers: [], gaps: [0, 0] },
+  { what: '3 s with one refusal', retryMs: SECOND, answers: [refuse], gaps: [1, 1] },
+  { what: '30 s with five refusals', retryMs: SECOND, answers: [refuse, refuse, refuse, refuse, refuse], gaps: [1, 2] },
+])
+  // M-015
+  test(`of two gaps of ${what}, these are reported: ${gaps.join(', ')}`, LIMIT, async (t) => {
+    const open = ending(`retry: ${retryMs}\n\n: ${' '.repeat(SECOND)}\n\n`);
+    await using server = await inTurn(open, ...answers, open, ...answers, open);
+    const time = stopTime(t);
+    await using reader = new Reader(server);
+    const reported: number[] = [];
+    reader.stream.start(0);
+    let seen = 0;
+    for (const answer of [open, ...answers, open, ...answers, open]) {
+      // A stream that ends has been opened before.
+      seen += answer === open ? 2 : 1;
+      await waitUntil(() => reader.attempts === seen);
+      if (answer === open) reported.push(reader.gaps);
+      const { opened } = reader;
+      while (reader.opened === opened) time.pass(100);
+    }
+    assert.deepEqual(reported, [0, ...gaps]);
+  });
 
 test('a stream begins at the position that it is given', LIMIT, async () => {
   await using server = await inTurn();
