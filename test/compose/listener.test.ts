@@ -99,29 +99,37 @@ function refusing() {
 
 const H2C = 'POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\n';
 
-test('a request that asks for another protocol is answered after its body', TIMEOUT, async () => {
+/** Sends a head whose POST is refused. Its answer must not come before the body, which the caller sends. */
+async function sendHead(head: string) {
   const { app, asked } = refusing();
-  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }), {
-    bodyMs: PATIENCE_MS,
-  });
+  const settings = { bodyMs: PATIENCE_MS };
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }), settings);
   const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
-  try {
-    let received = '';
-    client.on('data', (text: string) => (received += text));
-    client.write(H2C);
-    await asked;
-    assert.equal(await (await fetch(listener.origin)).text(), 'hello');
-    // Node would drop a request that it reads together with the body.
-    assert.equal(received, '');
-    client.write('{}');
-    while (!received.endsWith('refused')) await once(client, 'data');
-    client.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
-    while (!received.endsWith('hello')) await once(client, 'data');
-    assert.match(received, /^HTTP\/1\.1 401 .*connection: keep-alive/is);
-  } finally {
-    client.destroy();
-    await listener.close();
-  }
+  const sent = {
+    client,
+    received: '',
+    async [Symbol.asyncDispose]() {
+      client.destroy();
+      await listener.close();
+    },
+  };
+  client.on('data', (text: string) => (sent.received += text));
+  client.write(head);
+  await asked;
+  assert.equal(await (await fetch(listener.origin)).text(), 'hello');
+  assert.equal(sent.received, '');
+  return sent;
+}
+
+// Node would drop a request that it reads together with the body.
+test('a request that asks for another protocol is answered after its body', TIMEOUT, async () => {
+  await using sent = await sendHead(H2C);
+  const { client } = sent;
+  client.write('{}');
+  while (!sent.received.endsWith('refused')) await once(client, 'data');
+  client.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+  while (!sent.received.endsWith('hello')) await once(client, 'data');
+  assert.match(sent.received, /^HTTP\/1\.1 401 .*connection: keep-alive/is);
 });
 
 test('a request for another protocol whose body does not come closes its connection', TIMEOUT, async () => {
@@ -137,28 +145,14 @@ test('a request for another protocol whose body does not come closes its connect
   }
 });
 
+// A close with unread bytes would reset the connection, and the reset can overtake the answer.
 test('a request on a connection that closes then is answered after its body', TIMEOUT, async () => {
-  const { app, asked } = refusing();
-  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }), {
-    bodyMs: PATIENCE_MS,
-  });
-  const client = connect(listener.port, '127.0.0.1').setEncoding('latin1');
-  try {
-    let received = '';
-    client.on('data', (text: string) => (received += text));
-    // As a proxy with HTTP/1.0, which is the default of nginx.
-    client.write('POST / HTTP/1.0\r\nhost: a\r\ncontent-length: 2\r\n\r\n');
-    await asked;
-    assert.equal(await (await fetch(listener.origin)).text(), 'hello');
-    // A close with unread bytes would reset the connection, and the reset can overtake the answer.
-    assert.equal(received, '');
-    client.write('{}');
-    await once(client, 'end');
-    assert.match(received, /^HTTP\/1\.1 401 .*refused$/s);
-  } finally {
-    client.destroy();
-    await listener.close();
-  }
+  // As a proxy with HTTP/1.0, which is the default of nginx.
+  await using sent = await sendHead('POST / HTTP/1.0\r\nhost: a\r\ncontent-length: 2\r\n\r\n');
+  const { client } = sent;
+  client.write('{}');
+  await once(client, 'end');
+  assert.match(sent.received, /^HTTP\/1\.1 401 .*refused$/s);
 });
 
 const COUNTS = z.object({ answered: z.number(), reset: z.number() });
