@@ -19,7 +19,15 @@ const QUESTION = {
   method: 'elicitation/create',
   params: { message: 'name?', requestedSchema: { type: 'object', properties: {} } },
 };
-const ASKS = { resultType: 'input_required', inputRequests: { q: QUESTION }, requestState: 's' };
+const PAGE = {
+  method: 'elicitation/create',
+  params: { mode: 'url', message: 'Sign in', url: 'https://example.com/in' },
+};
+const asking = (question: object, requestState: string) => ({
+  resultType: 'input_required',
+  inputRequests: { q: question },
+  requestState,
+});
 const CALL = { name: 'up__act', arguments: { region: 'eu' } };
 
 type Act = (served: Served) => Readonly<Record<string, unknown>> | undefined;
@@ -284,8 +292,10 @@ test('what comes late on a stream that was replaced has no members of 2026-07-28
 });
 
 suite('a modern upstream that is lost while the client of a session is asked', () => {
-  /** Calls a tool that asks. Its process ends before the client answers; the next one may not start. */
-  async function call(restarts: boolean) {
+  /** Calls a tool that asks once, or twice for a page. Its process ends before the client answers; the next one may not start. */
+  async function call(restarts: boolean, question: object = QUESTION) {
+    const answers = new Map<string | undefined, object>([[undefined, asking(question, 's')]]);
+    if (question === PAGE) answers.set('s', asking(PAGE, 't'));
     let asked = 0;
     const memory = memoryUpstream({
       isRaw: true,
@@ -297,11 +307,11 @@ suite('a modern upstream that is lost while the client of a session is asked', (
           const hello = { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: { tools: {} } };
           return peer.send(result(request, { ...hello, ttlMs: 0, cacheScope: 'private' }));
         }
-        return peer.send(result(request, params?.raw('requestState') === undefined ? ASKS : DONE));
+        return peer.send(result(request, answers.get(params?.string('requestState')) ?? DONE));
       },
     });
     await using gateway = await testCore({ up: { memory, era: 'modern' } });
-    const client = await gateway.connect({ capabilities: { elicitation: {} } });
+    const client = await gateway.connect({ capabilities: { elicitation: { form: {}, url: {} } } });
     const { answer } = await client.request('tools/call', CALL, {
       onMessage: (message) => {
         if (message.kind !== 'request') return;
@@ -318,6 +328,12 @@ suite('a modern upstream that is lost while the client of a session is asked', (
     const { answer, asked, states } = await call(true);
     assert.equal(answer.kind, 'result', JSON.stringify(answer));
     assert.deepEqual([asked, states], [1, [undefined, '"s"']]);
+  });
+
+  test('waits at its next process for a page that the user has opened, and shows it once', TIMEOUT, async () => {
+    const { answer, asked, states } = await call(true, PAGE);
+    assert.equal(answer.kind, 'result', JSON.stringify(answer));
+    assert.deepEqual([asked, states], [1, [undefined, '"s"', '"t"']]);
   });
 
   // X-045

@@ -35,6 +35,8 @@ export interface ModernCallsParts extends CallJudgeParts, CallAnswersParts {
 /** Makes calls at upstreams of 2026-07-28, which ask in their answers. */
 export class ModernCalls {
   readonly #parts: ModernCallsParts;
+  /** The pages that users have opened during calls, which may go on over another link. */
+  readonly #opened = new WeakMap<OpenExchange, OpenedPages>();
 
   constructor(parts: ModernCallsParts) {
     this.#parts = parts;
@@ -52,7 +54,7 @@ export class ModernCalls {
     let source = listed;
     // After the loss of a link, the call goes on with the answers that the client has given.
     let sent = exchange.retry === undefined ? params : withRetry(params, exchange.retry);
-    let opened: OpenedPages | undefined;
+    let opened = exchange.retry && this.#opened.get(exchange);
     for (let rounds = 0; rounds < LIMITS.inputRounds;) {
       let answer = await this.#sendModern(exchange, upstream, link, sent, source);
       if (isSchemaOld(answer)) {
@@ -78,6 +80,7 @@ export class ModernCalls {
       const { asked } = incomplete;
       if (exchange.client.dialect.asksInAnswers) return { kind: 'input-required', inputRequired: asked };
       opened ??= new OpenedPages(Math.min(upstream.config.timeouts.maxMs, ASK_LIMIT_MS));
+      this.#opened.set(exchange, opened);
       if (!opened.areAwaited(asked.inputRequests)) rounds++;
       else if (opened.areOverdue) return opened.toError(upstream.id);
       const retry = await this.#collectInput(exchange, upstream, asked, opened);
