@@ -54,6 +54,6 @@ export interface KeyedCallStore {
    * @param keepMs the time that it is kept from now on.
    */
   end(call: KeyedCall, claim: string, outcome: string | undefined, keepMs: number): Promise<void>;
-  /** Lets the call be claimed again, if the claim holds it: it was not made. */
+  /** Lets the call be claimed again, if the claim holds it: it was not made. This claim must not be made again; one that arrives late holds nothing. */
   release(call: KeyedCall, claim: string): Promise<void>;
 }

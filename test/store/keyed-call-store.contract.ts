@@ -63,7 +63,7 @@ export function keyedCallStoreContract(name: string, open: OpenKeyedCalls): void
     await store.release(keyed, 'p/2');
     assert.deepEqual(await store.claim(keyed, 'p/2', LONG_MS), { kind: 'running', claim: 'p/1' });
     await store.release(keyed, 'p/1');
-    assert.deepEqual(await store.claim(keyed, 'p/2', LONG_MS), { kind: 'claimed' });
+    assert.deepEqual(await store.claim(keyed, 'p/3', LONG_MS), { kind: 'claimed' });
   });
 
   test(`${name}: a call is forgotten when its time is over`, OPTIONS, async () => {

@@ -33,6 +33,7 @@ import type { SessionRef } from '../session-store.ts';
  * | `{outcomes}:<id>` | sealed: the end of a parked call | as long as its handle | the process that had the call; the first end wins |
  * | `{outcomes}`, `{outcomes}:sizes` | sorted set and hash: outcome → end of its lifetime, bytes | as the last outcome | with each outcome |
  * | `{keyed}:<principal>:<call>` | a call with an idempotency key: `c`, the name of a process, `/` and a number; after its end `r` and sealed: its outcome | `idempotency.keep` after its end | the process that makes the call |
+ * | `{keyed}:<principal>:<call>:<process>/<number>` | nothing: this claim of the call was released before it arrived | 30 minutes | the process that has got no reply to the claim |
  * | `{keyed}`, `{keyed}:sizes` | sorted set and hash: call → end of its lifetime, bytes; calls and bytes of each principal | as the last call | with each call |
  * | `{keyed}:kept`, `{keyed}:kept:<principal>` | sorted sets: calls with an outcome by time, all and those of a principal | as the last outcome | with each outcome |
  * | `{c.<counter>}` | hash: member → units; `<member>:until` → end of the lease of the units | 60 s after the last change | the process that leases units |

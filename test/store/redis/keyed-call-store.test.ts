@@ -28,3 +28,17 @@ test('Redis cannot read an outcome, and keeps nothing of calls that are over', O
   };
   await waitUntil(async () => (await left()) === 0);
 });
+
+// REL-08
+test('a claim that reaches Redis after its release holds nothing', OPTIONS, async () => {
+  const access = await openRedis(redisConfig((await redis).url));
+  const store = redisKeyedCallStore(access, () => undefined);
+  const call = { principal: 'ann', name: 'late' };
+  // The process has got no reply to its claim. The bytes of its last connection come after those of the next one.
+  await store.release(call, 'p/1');
+  await store.claim(call, 'p/1', 60_000);
+  assert.deepEqual(await store.claim(call, 'p/2', 60_000), { kind: 'claimed' });
+  assert.deepEqual(await store.claim(call, 'p/3', 60_000), { kind: 'running', claim: 'p/2' });
+  const mark = `${access.keys.keyedCall(call)[0]}:p/1`;
+  assert.ok(Number(await access.connection.command('PTTL', mark)) > 0, 'the mark of the release expires');
+});

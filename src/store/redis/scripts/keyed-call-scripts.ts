@@ -1,5 +1,8 @@
 import { NOW_LUA, type Script, scriptOf } from '../connection.ts';
 
+/** The time that a release is remembered whose claim may still arrive. TCP sends the bytes of a connection again for less than this. */
+const LATE_MS = 1_800_000;
+
 /**
  * Scripts for calls with idempotency keys. All entries are in one slot:
  *
@@ -7,6 +10,7 @@ import { NOW_LUA, type Script, scriptOf } from '../connection.ts';
  * - `KEYS[2]`: sorted set of all calls, by the time at which they expire.
  * - `KEYS[3]`: hash. By call: the bytes of its outcome. `n` and `b` with the name of a principal: its calls, and their bytes. `b`: all bytes.
  * - `KEYS[4]`: sorted set of the calls with outcomes, by time; with `:` and the name of a principal: those of the principal.
+ * - the call, `:` and a claim: this claim was released, and was not there yet.
  *
  * The name of a call ends in `:`, the name of its principal, `:` and a name of its own.
  */
@@ -49,6 +53,8 @@ for _, entry in ipairs(redis.call('ZRANGEBYSCORE', calls, '-inf', now, 'LIMIT', 
 local known = redis.call('GET', call)
 if known == 'c' .. claim then return '+' end
 if known then return known end
+-- A claim without a reply comes after its release if the connection was made again between them. Nobody makes its call.
+if redis.call('EXISTS', call .. ':' .. claim) == 1 then return 'c' .. claim end
 -- The entry may have expired a moment before its place in the set.
 remove(call)
 local counter = 'n' .. principalOf(call)
@@ -98,7 +104,13 @@ keep(outcomes, ms)
 keep(own, ms)
 return removed`);
 
-/** Removes a call if this claim holds it. */
+/** Removes a call if this claim holds it. If not, the claim will never hold it: it may arrive later. */
 export const RELEASE: Script = scriptOf(`${COMMON}
-if redis.call('GET', call) == 'c' .. ARGV[1] then remove(call) end
+local claim = ARGV[1]
+if redis.call('GET', call) == 'c' .. claim then
+  remove(call)
+else
+  -- A full Redis has answered the claim, which is not late then.
+  redis.pcall('SET', call .. ':' .. claim, '', 'PX', ${LATE_MS})
+end
 return 1`);
