@@ -1,5 +1,5 @@
 import type { SharedParts } from './records/shared-parts.ts';
-import { SESSION_ENDED } from './exchange/owners.ts';
+import { MAX_HOPS, SESSION_ENDED } from './exchange/owners.ts';
 import { capabilitiesAt } from '../catalog/merge.ts';
 import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
@@ -287,11 +287,10 @@ export class Gateway implements Front {
         session.isInitialized = true;
         return;
       case 'notifications/cancelled':
-        if (!this.#cancel(session, params)) void session.former?.handleMessage(session, notification);
+        if (!this.#takes(session, notification)) this.#passToFormer(session, notification);
         return;
       case 'notifications/progress':
-        if (params !== undefined && !session.onProgress(params))
-          void session.former?.handleMessage(session, notification);
+        if (!this.#takes(session, notification)) this.#passToFormer(session, notification);
         return;
       case 'notifications/roots/list_changed':
         this.#notifyRootsChanged(session, params && carriedParams(params));
@@ -334,7 +333,21 @@ export class Gateway implements Front {
   handleResponse(clientSession: ClientSession, response: Response): void {
     const session = Session.from(clientSession);
     this.#parts.recorder.message(session.caller, session, response);
-    if (!session.onResponse(response.id, response)) void session.former?.handleMessage(session, response);
+    if (!this.#takes(session, response)) this.#passToFormer(session, response);
+  }
+
+  /** Handles an answer, a cancellation or progress, if it is about something that this session has here. Returns false if not. */
+  #takes(session: Session, message: Notification | Response): boolean {
+    if (message.kind !== 'notification') return session.onResponse(message.id, message);
+    const { method, params } = message;
+    if (method === 'notifications/cancelled') return this.#cancel(session, params);
+    return params === undefined || session.onProgress(params);
+  }
+
+  /** Passes a message on to where the session was before. That may be this process, if the session has come back to it. */
+  #passToFormer(session: Session, message: Notification | Response): void {
+    const earlier = this.#parts.sessions.leaving.of(session.id);
+    if (!earlier.some((left) => this.#takes(left, message))) void session.former?.handleMessage(session, message);
   }
 
   async handleLateMessage(
@@ -342,12 +355,24 @@ export class Gateway implements Front {
     principal: Principal,
     view: string,
     message: Notification | Response,
+    hops = 0,
   ): Promise<void> {
-    const session = this.#parts.sessions.findLeaving(id, principal, view);
-    if (session === undefined) return;
-    if (message.kind !== 'notification') this.handleResponse(session, message);
-    else if (message.method === SESSION_ENDED.method) await this.#parts.sessions.leaving.end(session);
-    else this.handleNotification(session, message);
+    const { recorder, sessions } = this.#parts;
+    const found = sessions.findLeaving(id, principal, view);
+    const [latest] = found;
+    if (latest === undefined) return;
+    const isEnd = message.kind === 'notification' && message.method === SESSION_ENDED.method;
+    if (!isEnd) {
+      recorder.message(latest.caller, latest, message);
+      if (found.some((session) => this.#takes(session, message))) return;
+    }
+    const handling = isEnd ? found.map((session) => sessions.leaving.end(session)) : [];
+    // Two processes that have had the session in turn would pass it on for ever.
+    const formers = hops < MAX_HOPS ? new Set(found.map(({ former }) => former)) : [];
+    for (const former of formers) {
+      if (former !== undefined) handling.push(former.handleMessage(latest, message, hops + 1));
+    }
+    await Promise.all(handling);
   }
 
   endSession(session: ClientSession): Promise<void> {

@@ -128,7 +128,7 @@ async function answerAny(
 async function receiveMessage(
   { front, endpoints, bodyBytes }: ForwardedRequestsParts,
   exchange: ServedExchange,
-  { principal, view }: ForwardedHead,
+  { principal, view, hops }: ForwardedHead,
 ): Promise<Response> {
   const headers = readHeaders(exchange.incoming);
   const limitBytes = BODY_FACTOR * bodyBytes() + BODY_EXTRA_BYTES;
@@ -137,7 +137,7 @@ async function receiveMessage(
   if (typeof text !== 'string') return text;
   const message = resultOrError(MessageError, () => parseMessage(text));
   if (!(message instanceof MessageError) && message.kind !== 'request')
-    await front.handleLateMessage(headers.sessionId ?? '', principal, view, message);
+    await front.handleLateMessage(headers.sessionId ?? '', principal, view, message, hops);
   exchange.outgoing.writeHead(204);
   exchange.outgoing.end();
   return RESPONSE_ALREADY_SENT;

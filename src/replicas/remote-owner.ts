@@ -131,6 +131,7 @@ export class RemoteOwner implements Owner {
   async handleMessage(
     { id, caller }: Pick<ClientSession, 'id' | 'caller'>,
     message: Notification | Response,
+    hops = 0,
   ): Promise<void> {
     const { principal, view } = caller;
     const text =
@@ -139,7 +140,7 @@ export class RemoteOwner implements Owner {
         : responseText(message.id, message);
     const headers = ['mcp-session-id', id, 'content-type', 'application/json'];
     headers.push('content-length', String(Buffer.byteLength(text)));
-    const forwarded = forwardedText({ call: randomUUID(), kind: 'message', method: 'POST', target: '', headers });
+    const forwarded = forwardedText({ call: randomUUID(), kind: 'message', method: 'POST', target: '', headers, hops });
     const channel = await this.#ready();
     const handled = Promise.withResolvers<void>();
     const exchange = channel?.begin(this.#senderText(principal, view), forwarded, false, ignoring(handled.resolve));

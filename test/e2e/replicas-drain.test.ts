@@ -137,6 +137,35 @@ test('a replica that leaves gives its sessions away, and its calls finish there'
 });
 
 // R10
+test('calls of a session that comes back to its leaving replica get answers', OPTIONS, async () => {
+  await using remote = await startRemote();
+  await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
+  const [first, last] = [replicas.at(0), replicas.at(1)];
+  const session = await initialize(first.endpoint(), '2025-11-25', {}, ELICITS);
+  const asking = await postForEvents(first.endpoint(), rpc(1, 'tools/call', act('nonce:1:1;', ['elicit'])), session);
+  await asking.until(({ messages }) => messages.some(({ method }) => method === 'elicitation/create'));
+  const long = act('nonce:2:2;', ['progress'], { pauseMs: 60_000 });
+  const cancelled = post(first.endpoint(), rpc(2, 'tools/call', long), session).catch(() => undefined);
+  await waitUntil(async () => (await remote.ran('nonce:2:2;')) === 1);
+  first.kill('SIGTERM');
+  await waitUntil(async () => (await sessionsIn(first.operatorUrl)) === 0);
+  // Nobody else can have the session from now on.
+  last.kill('SIGTERM');
+  await waitUntil(async () => (await readyStatus(last.operatorUrl)) === 503);
+  const post202 = async (message: object) =>
+    // On a slow machine, a command of Redis may take too long.
+    await waitUntil(async () => (await post(first.endpoint(), JSON.stringify(message), session)).status === 202);
+  await post202({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 2 } });
+  const question = asking.messages.find(({ method }) => method === 'elicitation/create');
+  const accept = { jsonrpc: '2.0', id: question?.id, result: { action: 'accept', content: { nonce: 'nonce:1:1;' } } };
+  await post202(accept);
+  await asking.until(({ messages }) => messages.some(({ id }) => id === 1));
+  assert.match(JSON.stringify(asking.messages.at(-1)), /"text":"nonce:1:1;"/);
+  await waitUntil(async () => (await remote.ledger())['nonce:2:2;']?.cancelled === 1);
+  await cancelled;
+});
+
+// R10
 test('a session that ends at another replica ends its calls at the one that leaves', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });

@@ -17,24 +17,29 @@ export interface LeavingEvents {
 /** The sessions that were given away: other processes may have them by now. Their requests in flight end here. */
 export class LeavingSessions {
   readonly #events: LeavingEvents;
-  /** By the tag of the id. */
-  readonly #sessions = new Map<string, Session>();
+  /** By the tag of the id. A session that comes back is given away again, beside what is left of it. */
+  readonly #sessions = new Map<string, readonly Session[]>();
 
   constructor(events: LeavingEvents) {
     this.#events = events;
   }
 
-  [Symbol.iterator](): Iterator<Session> {
-    return this.#sessions.values();
+  *[Symbol.iterator](): Iterator<Session> {
+    for (const sessions of this.#sessions.values()) yield* sessions;
   }
 
-  get(id: string): Session | undefined {
-    const session = this.#sessions.get(tagOf(id));
-    return session?.id === id ? session : undefined;
+  /** Returns the sessions of this id, the latest first. */
+  of(id: string): readonly Session[] {
+    return this.#sessions.get(tagOf(id))?.filter((session) => session.id === id) ?? [];
+  }
+
+  has(session: Session): boolean {
+    return this.#sessions.get(tagOf(session.id))?.includes(session) === true;
   }
 
   add(session: Session): void {
-    this.#sessions.set(tagOf(session.id), session);
+    const tag = tagOf(session.id);
+    this.#sessions.set(tag, [session, ...(this.#sessions.get(tag) ?? [])]);
     this.#events.onLeave(session);
   }
 
@@ -53,8 +58,11 @@ export class LeavingSessions {
 
   /** Ends the requests in flight of a session that was given away, and of no other one. */
   release(session: Session): void {
-    if (this.get(session.id) !== session) return;
-    this.#sessions.delete(tagOf(session.id));
+    if (!this.has(session)) return;
+    const tag = tagOf(session.id);
+    const others = this.#sessions.get(tag)?.filter((other) => other !== session) ?? [];
+    if (others.length === 0) this.#sessions.delete(tag);
+    else this.#sessions.set(tag, others);
     // Cancelled first: nobody may continue the session, so that its end at the upstream would cancel them.
     session.close();
     this.#events.onRelease(session, true);

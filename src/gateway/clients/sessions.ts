@@ -197,8 +197,8 @@ export class Sessions {
    */
   #touchIfOwned(session: Session, principal: Principal, view: string): Session | undefined {
     if (session.principal !== principal.key || session.caller.view !== view) return undefined;
-    // Only the end of one with a former process takes a while.
-    if (session.former !== undefined && this.#ending.has(session)) return undefined;
+    // The end of one takes a while if requests of it are left elsewhere.
+    if (this.#ending.has(session)) return undefined;
     session.usedMs = performance.now();
     session.onRequestOf(principal);
     return session;
@@ -297,7 +297,7 @@ export class Sessions {
 
   /** Stores the name of the upstream, so that the gateway can report the loss of the state after a restart. */
   #onStateKept(session: Session, upstream: string): Promise<void> | undefined {
-    if (this.leaving.get(session.id) === session) {
+    if (this.leaving.has(session)) {
       this.leaving.onStateKept(session, upstream);
       return undefined;
     }
@@ -349,8 +349,9 @@ export class Sessions {
     // The store tells the owner that it has lost the session, and the sessions of a lost one stay open at upstreams.
     owners.release(session.ref);
     // Its requests in flight there are cancelled before its sessions at upstreams end: some servers go on with those of an ended session.
-    if (session.former !== undefined)
-      await resultWithin(session.former.handleMessage(session, SESSION_ENDED), FORMER_MS);
+    const ends = this.leaving.of(session.id).flatMap((left) => (left === session ? [] : [this.leaving.end(left)]));
+    if (session.former !== undefined) ends.push(session.former.handleMessage(session, SESSION_ENDED));
+    if (ends.length > 0) await resultWithin(Promise.all(ends), FORMER_MS);
     this.leaving.release(session);
     this.#release(session, false);
     this.#parts.onEnd(session);
@@ -406,10 +407,9 @@ export class Sessions {
     }
   }
 
-  /** Returns a session that was given away, and has requests in flight here. */
-  findLeaving(id: string, principal: Principal, view: string): Session | undefined {
-    const session = this.leaving.get(id);
-    return session && this.#touchIfOwned(session, principal, view);
+  /** Returns the sessions of this id that were given away and may have requests in flight here: several if it has come back meanwhile. */
+  findLeaving(id: string, principal: Principal, view: string): readonly Session[] {
+    return this.leaving.of(id).filter((session) => this.#touchIfOwned(session, principal, view) !== undefined);
   }
 
   /** Releases the sessions in memory whose ids are not valid any more. */

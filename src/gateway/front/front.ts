@@ -102,8 +102,14 @@ export interface Owner {
   /**
    * Passes on an answer, a cancellation or progress, about a request that the session still has there, or its end. It may be lost. Resolves
    * when the process has handled it, or cannot be asked. Never rejects.
+   *
+   * @param hops the number of processes that have passed it on before. Default: 0.
    */
-  handleMessage(session: Pick<ClientSession, 'id' | 'caller'>, message: Notification | Response): Promise<void>;
+  handleMessage(
+    session: Pick<ClientSession, 'id' | 'caller'>,
+    message: Notification | Response,
+    hops?: number,
+  ): Promise<void>;
   /**
    * Passes on a modern request. The request, its caller and its sink can be sent as text.
    *
@@ -204,12 +210,17 @@ export interface Front {
   noteNotification(sender: Pick<Caller, 'principal' | 'view'>, notification: Notification): void;
   /** Handles a client's answer to a request of the gateway. Ignores unknown ids. */
   readonly handleResponse: (session: ClientSession, response: Response) => void;
-  /** Handles a message about a request that is in flight here, though another process has its session by now. Never rejects. */
+  /**
+   * Handles a message about a request that is in flight here, though another process has its session by now. Never rejects.
+   *
+   * @param hops as for {@link Owner.handleMessage}.
+   */
   readonly handleLateMessage: (
     id: string,
     principal: Principal,
     view: string,
     message: Notification | Response,
+    hops?: number,
   ) => Promise<void>;
   /**
    * Ends a session for good: its id is invalid from then on, also after a restart.
