@@ -1,6 +1,6 @@
 import { EVERYBODY } from './connection-key.ts';
 import type { Era } from '../protocol/revisions.ts';
-import { isPrivate, type Link, type LinkUser } from './link/link.ts';
+import { isPrivate, type Link, type LinkPlace, type LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 
 /** An open link, with the facts about it that only its upstream needs. */
@@ -158,4 +158,12 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
   async whenClosed(): Promise<void> {
     await Promise.allSettled(this.#closing);
   }
+}
+
+/**
+ * Returns whether a link is for the user with this place. In the era of a link that began to open before its era was known, users who had one
+ * key until then may have different ones.
+ */
+export function isPlaced({ place, era }: Pick<Link, 'place' | 'era'>, placeIn: (era: Era) => LinkPlace): boolean {
+  return place.key === placeIn(era).key;
 }

@@ -28,7 +28,7 @@ import { closesWithUsers, isExpired, isSpare, isUnused, staysOpen } from './idle
 import { type LinkNeed, type LinkRequest, Opener } from './link/opener.ts';
 import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
-import { UpstreamLinks } from './upstream-links.ts';
+import { isPlaced, UpstreamLinks } from './upstream-links.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
@@ -176,7 +176,8 @@ export class Upstream<Context, User extends LinkUser> {
     const placeIn = (era: Era) => connectionPlace(this.#scope(era), user, call);
     const audience = this.audienceOf(principal);
     const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, placeIn, span };
-    const link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
+    let link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
+    if (!isPlaced(link, placeIn)) link = await this.#getLink(need);
     link.users.add(user);
     this.#links.unclaim(link);
     this.#hasServed = true;
@@ -198,8 +199,7 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   #scope(era: Era): ConnectionScope {
-    const { credentials } = this.#parts;
-    return { isolation: this.config.isolation, era, isProcess: this.isProcess, credentials };
+    return { isolation: this.config.isolation, era, isProcess: this.isProcess, credentials: this.#parts.credentials };
   }
 
   /** Keeps this link in use until {@link endCall}. */
@@ -280,6 +280,7 @@ export class Upstream<Context, User extends LinkUser> {
       const placeIn = (era: Era) => discoveryPlace(this.#scope(era), capabilityKey, audience);
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, placeIn };
       link = await this.#getLink(need);
+      if (!isPlaced(link, placeIn)) link = await this.#getLink(need);
       // It is not idle while its server is asked.
       link.usedMs = performance.now();
       // The listing of a new process begins in the turn of its opening, before a client can adopt the process.
