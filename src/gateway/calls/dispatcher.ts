@@ -77,7 +77,7 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
 
   /**
    * Sends a request where its route says. A name that is in no list is looked for once more after the lists that may have it
-   * were refreshed. A client may call before it lists. It is also looked for after the first lists of an upstream that has just started. A
+   * were refreshed. So is a tool that goes to its upstream unlisted. A client may call before it lists. It is also looked for after the first lists of an upstream that has just started. A
    * name that the access policy denies has the answer of an unknown one.
    */
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
@@ -142,9 +142,13 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   }
 }
 
-/** Returns whether further lists may lead to the name of a request. They cannot change what a scope decides, and a wait could cost the status of the answer. */
+/**
+ * Returns whether further lists may lead to the name of a request, or say how the tool that it names is called. They cannot change what a
+ * scope decides, and a wait could cost the status of the answer.
+ */
 function mayBeUnlisted({ to, verdict }: JudgedRoute): boolean {
-  return to.kind === 'nowhere' && verdict?.lacking === undefined;
+  if (to.kind === 'upstream') return to.tool !== undefined && to.source === undefined;
+  return verdict?.lacking === undefined;
 }
 
 export function tooManyInFlight(count: number): GatewayError {

@@ -405,3 +405,12 @@ test('isolation call: a client that polls is asked by a task, in the answer', TI
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
   assert.equal((await retrying)['resultType'], 'complete');
 });
+
+//
+test('a call of a tool that needs a task waits for the first lists of the endpoint', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const call = new ModernClient(gateway, KNOWS).request('tools/call', toolCall('job'), { view: 'up' });
+  const { result, error } = await call.reply;
+  assert.equal(result?.['resultType'], 'task', JSON.stringify(error));
+});
