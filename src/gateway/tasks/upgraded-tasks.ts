@@ -100,7 +100,7 @@ export class UpgradedTasks {
     const answer = await ask('tasks/get');
     if (answer.kind === 'error') {
       // After any other error the task goes on, with its questions.
-      if (known === undefined || isUnknownTask(answer.error)) this.end(site);
+      if (known === undefined || isUnknownTask(answer.error)) this.#endThis(running, site);
       return answer;
     }
     const state = RawObject.parse(answer.result);
@@ -137,10 +137,10 @@ export class UpgradedTasks {
   }
 
   /** Removes the task and returns its last state. Only an error fails it: a tool that failed has a result. */
-  #finish({ exchange }: RunningTask, site: UpgradedSite, upgraded: RawObject, outcome: Answer | undefined): Answer {
-    this.end(site);
+  #finish(running: RunningTask, site: UpgradedSite, upgraded: RawObject, outcome: Answer | undefined): Answer {
+    this.#endThis(running, site);
     if (outcome === undefined) return this.#complete(upgraded);
-    const translated = answerOf(() => this.#parts.translator.toClient(exchange, originOf(site), outcome));
+    const translated = answerOf(() => this.#parts.translator.toClient(running.exchange, originOf(site), outcome));
     return this.#complete(
       translated.kind === 'error'
         ? upgraded.with('status', '"failed"').with('error', JSON.stringify(translated.error))
@@ -270,6 +270,11 @@ export class UpgradedTasks {
   #onClientContact(running: RunningTask, site: UpgradedSite): void {
     clearTimeout(running.timer);
     running.timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
+  }
+
+  /** Removes the task, unless an earlier request has, and a later one has added it again. */
+  #endThis(running: RunningTask, site: UpgradedSite): void {
+    if (this.#running.get(keyOf(site)) === running) this.end(site);
   }
 
   /** Removes the task and cancels its questions. A later request about it adds it again. */
