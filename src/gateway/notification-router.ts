@@ -134,7 +134,8 @@ export class NotificationRouter {
   #routeOther(link: Link, { method, params }: Notification, about: Exchange | undefined): void {
     const elicitationId = params?.string('elicitationId');
     if (method === 'notifications/elicitation/complete' && elicitationId !== undefined) {
-      this.#parts.urlElicitations.complete(link.upstream, elicitationId);
+      const audience = isPrivate(link) ? [...link.users][0]?.principal : link.audience;
+      if (audience !== undefined) this.#parts.urlElicitations.complete(link.upstream, audience, elicitationId);
     }
     const to = this.#recipient(link, about, params);
     if (to === undefined) {

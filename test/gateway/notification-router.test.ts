@@ -188,7 +188,7 @@ test('a completed URL elicitation ends its wait, whoever it can be attributed to
     const elicitationId = `e of ${about?.client.caller.revision}`;
     router.onNotification(link, notification(COMPLETE, { elicitationId }), about);
     // A wait for a completed one needs no timer.
-    assert.ok(await settlesWithin(urlElicitations.wait('up', [elicitationId], 1_000), 0));
+    assert.ok(await settlesWithin(urlElicitations.wait('up', session.principal, [elicitationId], 1_000), 0));
   }
   assert.deepEqual(legacy.stream.notifications, [[COMPLETE, { elicitationId: 'up:e of 2025-11-25' }]]);
   assert.deepEqual([modern.stream.messages, dropped], [[], ['notification-unattributable']]);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { testCore } from '../support/core.ts';
-import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
 import { stopTime } from '../support/stopped-time.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -24,7 +24,7 @@ const ASKED: Readonly<Record<string, object>> = {
 };
 
 /** A server of 2025-11-25 that does nothing before a page was opened. */
-function guarded(): MemoryUpstream & { readonly opened: () => void } {
+function guarded(): MemoryUpstream & { readonly opened: () => void; readonly report: (peer: Peer) => void } {
   let isOpen = false;
   const memory = memoryUpstream({
     capabilities: { tools: {}, prompts: {}, resources: {}, completions: {} },
@@ -42,14 +42,15 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
       );
     },
   });
+  const report = (peer: Peer) => {
+    const params = JSON.stringify({ elicitationId: PAGE.elicitationId });
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":${params}}`);
+  };
   const opened = () => {
     isOpen = true;
-    const params = JSON.stringify({ elicitationId: PAGE.elicitationId });
-    for (const peer of memory.open) {
-      peer.send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":${params}}`);
-    }
+    for (const peer of memory.open) report(peer);
   };
-  return { ...memory, opened };
+  return { ...memory, opened, report };
 }
 
 // X-020 REL-06
@@ -69,6 +70,34 @@ test('a retry whose client goes while it waits for the page gives back its place
   retry.call.cancel('gone');
   await retry.reply;
   inputRequiredIn(await modernRequest(gateway, 'tools/call', params, options).reply);
+});
+
+// SEC-12 X-026
+test('a page that another principal’s process reports does not end a wait', TIMEOUT, async () => {
+  // Each process counts its pages from 1.
+  const memory = guarded();
+  await using gateway = await testCore({ up: { memory } });
+  const [ann, bob] = ['ann', 'bob'].map((key) => ({
+    capabilities: URL_FORM,
+    principal: { key, label: key, scopes: [] },
+  }));
+  const params = ASKED['tools/call'] ?? {};
+  inputRequiredIn(await modernRequest(gateway, 'tools/call', params, ann).reply);
+  const before = new Set(memory.open);
+  const { inputRequests, requestState } = inputRequiredIn(
+    await modernRequest(gateway, 'tools/call', params, bob).reply,
+  );
+  const ofBob = [...memory.open].filter((peer) => !before.has(peer));
+  assert.equal(ofBob.length, 1);
+  for (const peer of before) memory.report(peer);
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'accept' }]));
+  const retry = modernRequest(gateway, 'tools/call', { ...params, requestState, inputResponses }, bob);
+  for (const peer of before) memory.report(peer);
+  // Requests after it are answered without it.
+  for (let i = 0; i < 3; i++) inputRequiredIn(await modernRequest(gateway, 'tools/call', params, ann).reply);
+  assert.equal(memory.requests('tools/call').length, 5, 'the retry has waited');
+  for (const peer of ofBob) memory.report(peer);
+  inputRequiredIn(await retry.reply);
 });
 
 // X-026

@@ -110,7 +110,9 @@ export class AskingAnswers {
       const { result } = toolFailure(message);
       return { kind: 'result', result: this.#parts.translator.stampOwn(client.dialect, method, result) };
     }
-    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, waitMs);
+    if (actions.every((action) => action === 'accept')) {
+      await this.#parts.urlElicitations.wait(upstream, client.caller.principal.key, ids, waitMs);
+    }
     return undefined;
   }
 }

@@ -90,10 +90,10 @@ test('a retry waits for the pages that it says were opened, and for no others', 
   assert.equal(await wait(undefined), undefined);
   let ended = 0;
   const waiting = wait(visited('accept', 'accept')).finally(() => ended++);
-  urlElicitations.complete('up', '1');
+  urlElicitations.complete('up', client.caller.principal.key, '1');
   await nextTurn();
   assert.equal(ended, 0);
-  urlElicitations.complete('up', '2');
+  urlElicitations.complete('up', client.caller.principal.key, '2');
   assert.equal(await waiting, undefined);
   const late = answers
     .awaitVisits(client, 'tools/call', { ...state, ids: ['3'] }, visited('accept'), 20_000)

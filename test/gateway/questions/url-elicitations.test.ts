@@ -11,32 +11,54 @@ const LONG_MS = 600_000;
 test('a wait ends when all of its elicitations are complete', OPTIONS, async () => {
   const elicitations = new UrlElicitations(() => undefined);
   let isOver = false;
-  const waiting = elicitations.wait('up', ['a', 'b'], LONG_MS).then(() => (isOver = true));
-  elicitations.complete('up', 'a');
-  elicitations.complete('other', 'b');
+  const waiting = elicitations.wait('up', 'ann', ['a', 'b'], LONG_MS).then(() => (isOver = true));
+  elicitations.complete('up', 'ann', 'a');
+  elicitations.complete('other', 'ann', 'b');
   await nextTurn();
   assert.equal(isOver, false);
-  elicitations.complete('up', 'b');
+  elicitations.complete('up', 'ann', 'b');
   await waiting;
 });
 
 test('an elicitation may be complete before the wait for it', OPTIONS, async () => {
   const elicitations = new UrlElicitations(() => undefined);
-  elicitations.complete('up', 'a');
-  await elicitations.wait('up', ['a'], LONG_MS);
+  elicitations.complete('up', 'ann', 'a');
+  await elicitations.wait('up', 'ann', ['a'], LONG_MS);
+});
+
+// SEC-12
+test('a report for one principal is for no other, and one for everybody is for all', OPTIONS, async () => {
+  const elicitations = new UrlElicitations(() => undefined);
+  elicitations.complete('up', 'ann', 'a');
+  elicitations.complete('up', '', 'b');
+  assert.equal(await isKept(elicitations, 'up', 'a', 'bob'), false);
+  assert.equal(await isKept(elicitations, 'up', 'b', 'bob'), true);
+  let isOver = false;
+  const waiting = elicitations.wait('up', 'bob', ['c', 'd'], LONG_MS).then(() => (isOver = true));
+  elicitations.complete('up', 'ann', 'c');
+  elicitations.complete('up', '', 'd');
+  await nextTurn();
+  assert.equal(isOver, false);
+  elicitations.complete('up', 'bob', 'c');
+  await waiting;
 });
 
 test('a wait ends after its time', OPTIONS, async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  const waiting = new UrlElicitations(() => undefined).wait('up', ['a'], LONG_MS);
+  const waiting = new UrlElicitations(() => undefined).wait('up', 'ann', ['a'], LONG_MS);
   t.mock.timers.tick(LONG_MS);
   await waiting;
 });
 
 /** Returns whether a wait for this elicitation ends at once. */
-async function isKept(elicitations: UrlElicitations, upstream: string, id: string): Promise<boolean> {
+async function isKept(
+  elicitations: UrlElicitations,
+  upstream: string,
+  id: string,
+  principal = 'ann',
+): Promise<boolean> {
   let isOver = false;
-  void elicitations.wait(upstream, [id], 1_000).then(() => (isOver = true));
+  void elicitations.wait(upstream, principal, [id], 1_000).then(() => (isOver = true));
   await nextTurn();
   return isOver;
 }
@@ -44,8 +66,8 @@ async function isKept(elicitations: UrlElicitations, upstream: string, id: strin
 test('limit completedElicitationsPerUpstream: the oldest of this upstream is removed', OPTIONS, async () => {
   const reached: string[] = [];
   const elicitations = new UrlElicitations((limit) => reached.push(limit));
-  elicitations.complete('other', '0');
-  for (let n = 0; n <= LIMITS.completedElicitationsPerUpstream; n++) elicitations.complete('up', String(n));
+  elicitations.complete('other', 'ann', '0');
+  for (let n = 0; n <= LIMITS.completedElicitationsPerUpstream; n++) elicitations.complete('up', 'ann', String(n));
   assert.equal(await isKept(elicitations, 'up', '0'), false);
   assert.equal(await isKept(elicitations, 'up', '1'), true);
   assert.equal(await isKept(elicitations, 'other', '0'), true);
@@ -56,7 +78,7 @@ test('completed elicitations with long ids take little memory', OPTIONS, async (
   const elicitations = new UrlElicitations(() => undefined);
   const idOf = (n: number) => String(n).padStart(100_000, 'x');
   const before = usedBytes();
-  for (let n = 0; n < 500; n++) elicitations.complete('up', idOf(n));
+  for (let n = 0; n < 500; n++) elicitations.complete('up', 'ann', idOf(n));
   assert.ok(usedBytes() - before < 5_000_000);
   assert.equal(await isKept(elicitations, 'up', idOf(0)), true);
 });
