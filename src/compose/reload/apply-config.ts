@@ -47,6 +47,7 @@ export type ApplyConfig = (next: Config, diff: ConfigDiff) => Promise<AppliedCon
 export function configApplier(parts: ApplierParts): ApplyConfig {
   const { upstreams, factory, offers, records, listRefresher } = parts;
   return async (next, diff) => {
+    const shownBefore = shownUpstreams(parts);
     // Up to the next wait no request is served, so that all parts change together.
     parts.setConfig(next);
     factory.setLimits();
@@ -74,8 +75,8 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
       const isNew = created.has(id);
       if (startsWithGateway(config) ? isNew || !isUp(lifecycle) : isNew && running.includes(id))
         void listRefresher.refreshAtStart(upstream);
-      // Connected clients have listed before, and learn of its items only from a change.
-      else if (isNew && shown.has(id)) void listRefresher.refreshUnlessKnown(upstream);
+      // Connected clients have listed before, and learn of its items only from a change. At their endpoints it may be new too.
+      else if (shown.has(id) && (isNew || !shownBefore.has(id))) void listRefresher.refreshUnlessKnown(upstream);
     }
     return { drained: Promise.all(draining).then(() => undefined) };
   };

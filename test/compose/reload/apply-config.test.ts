@@ -71,6 +71,16 @@ for (const start of ['eager', 'lazy'] as const) {
   });
 }
 
+test('a client is told of an upstream that was never listed when its profile gets it', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } }, profile('a'));
+  const client = await gateway.connect({ view: 'p' });
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+  await change(gateway, gateway.config, profile('a', 'b'));
+  await client.waitForMessage(CHANGED);
+  assert.deepEqual(await toolsOf(client), ['a__wait', 'b__wait']);
+});
+
 test('an upstream that no client has used is started when a reload makes it eager', TIMEOUT, async () => {
   const a = waiting();
   await using gateway = await testCore({ a: { memory: a.memory } });
