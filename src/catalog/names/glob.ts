@@ -8,7 +8,11 @@ export function matchesGlob(glob: string, text: string): boolean {
     if (glob[g] === '*') {
       star = g++;
       resume = t;
-    } else if (g < glob.length && (glob[g] === '?' || glob[g] === text[t])) {
+    } else if (glob[g] === '?') {
+      g++;
+      // A character beyond U+FFFF is two units of the text.
+      t += (text.codePointAt(t) ?? 0) > 0xffff ? 2 : 1;
+    } else if (g < glob.length && glob[g] === text[t]) {
       g++;
       t++;
     } else if (star >= 0) {
