@@ -168,8 +168,13 @@ function usesOf({ gateway, whens }: Side, who: Principal, endpoint: string, item
     const reasons: Reason[] = [];
     const { effect } = rights.decide(item, reasons);
     const deciding = reasons.filter(({ outcome }) => effect === 'depends' && outcome === 'depends on the call');
-    const conditions = deciding.map((reason) => `${reason.effect} ${whens.get(reason.rule)}`).toSorted();
-    return { effect, conditions: conditions.join('\n') };
+    const conditions = deciding.map((reason) => {
+      const when = whens.get(reason.rule) ?? '';
+      // A key may have other groups in the other config, so that one text is another condition.
+      const read = when.includes('groups') ? ` of ${JSON.stringify(who.groups)}` : '';
+      return `${reason.effect} ${when}${read}`;
+    });
+    return { effect, conditions: conditions.toSorted().join('\n') };
   };
   return new Map([...items].map(([name, item]) => [name, useOf(item)]));
 }
