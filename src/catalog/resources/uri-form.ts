@@ -60,7 +60,8 @@ export function spellingsOf(uri: string): readonly string[] | undefined {
   const canonical = canonicalUri(uri);
   if (canonical === undefined) return undefined;
   return [canonical, withoutFileHost(uri, canonical) ?? canonical].flatMap((form) => {
-    const paths = [withoutQuery(form), withoutParameters(form)];
+    // A slash right before the query is at the end of the path.
+    const paths = [withoutQuery(form), withoutParameters(form)].map((path) => path.replace(/(?<!:)\/$/, ''));
     return [form, ...paths, ...paths.map((path) => `${path}/`)];
   });
 }
