@@ -29,6 +29,8 @@ const BY_MESSAGE: readonly (readonly [RegExp, string])[] = [
   [/^Missing closing/, 'the text in quotes that begins here has no end'],
   [/end with a \]$/, 'expected "]" before this; a bracket is not closed, or this line needs to be indented'],
   [/end with a \}$/, 'expected "}" before this; a brace is not closed, or this line needs to be indented'],
+  [/^Unexpected flow-seq-end token in YAML stream/, 'this "]" closes no bracket; remove it'],
+  [/^Unexpected flow-map-end token in YAML stream/, 'this "}" closes no brace; remove it'],
   [/at node end$/, "the value has ended before this; write all of it in quotes, and a quote inside as '' or \\\""],
   [/^Implicit map keys need to be followed/, 'expected a name, a ":" and a space at the beginning of this line'],
 ];
@@ -45,6 +47,9 @@ export function yamlMessage({ code, message }: YamlFault): string {
   return known ?? message.replace(/(?<=\S): .*$/s, '');
 }
 
+/** Matches an error about text after the end of the document. After another error, such text is the rest of the file. */
+const AFTER_END = /token in YAML stream/;
+
 /**
  * Returns the syntax errors that a person should read. The parser repeats an error for each bracket that is open there, and the first error of a line often
  * causes the others.
@@ -54,7 +59,8 @@ export function firstFaults<T extends YamlFault & { readonly pos: readonly [numb
   lineOf: (offset: number) => number,
 ): readonly T[] {
   const lines = new Map<number, T>();
-  for (const fault of faults) {
+  for (const [index, fault] of faults.entries()) {
+    if (index > 0 && AFTER_END.test(fault.message)) continue;
     const line = lineOf(fault.pos[0]);
     const before = lines.get(line);
     // Of these two at one place, the second says why: the text goes on in the next line.

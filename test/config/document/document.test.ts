@@ -140,6 +140,31 @@ const refusals = [
     message: 'x.yaml:2:1: expected "]" before this; a bracket is not closed, or this line needs to be indented',
   },
   {
+    name: 'a variable without quotes in a map',
+    text: 'a: {b: ${X}}\nc: d\ne: f\n',
+    message:
+      "x.yaml:1:9: the value has ended before this; write all of it in quotes, and a quote inside as '' or \\\"" +
+      ' (inside {…} and […], text with ${…} needs quotes)',
+  },
+  {
+    name: 'a bracket too many',
+    text: 'a: [b]]\nc: d\ne: f\n',
+    message: 'x.yaml:1:7: this "]" closes no bracket; remove it',
+  },
+  {
+    name: 'a brace too many',
+    text: 'a: {b: c}}\nd: e\n',
+    message: 'x.yaml:1:10: this "}" closes no brace; remove it',
+  },
+  {
+    name: 'a mistake after another one',
+    text: "a: 'b' c\n  d: e\nf: 'g' h\n",
+    message: [
+      'x.yaml:1:4: a text with ": " in it needs quotes',
+      "x.yaml:3:8: the value has ended before this; write all of it in quotes, and a quote inside as '' or \\\"",
+    ].join('\n'),
+  },
+  {
     name: 'a key without a colon',
     text: 'a: b\nc d\n',
     message: 'x.yaml:2:1: expected a name, a ":" and a space at the beginning of this line',
