@@ -9,11 +9,15 @@ const FROM_FILE = (name: string) => `expected the text of a PEM file; write "\${
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
 const certificates = (name: string) =>
-  text(FROM_FILE(name)).refine((pem) => pem.includes('-----BEGIN CERTIFICATE-----'), { error: FROM_FILE(name) });
+  text(FROM_FILE(name)).refine((pem) => pem.includes('-----BEGIN CERTIFICATE-----'), {
+    error: FROM_FILE(name),
+    abort: true,
+  });
 
 const privateKey = () =>
   text(FROM_FILE('key.pem')).refine((pem) => /-----BEGIN (?:\w+ )?PRIVATE KEY-----/.test(pem), {
     error: FROM_FILE('key.pem'),
+    abort: true,
   });
 
 /**

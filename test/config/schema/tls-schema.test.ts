@@ -28,7 +28,16 @@ test('a certificate that no connection could use is refused with the config', ()
     messageOf(serverTls, { cert: `${cert}${broken}`, key }),
     /^key: the certificate or its key cannot be read/,
   );
-  assert.match(messageOf(serverTls, { cert: '/etc/cert.pem', key }), /^cert: expected the text of a PEM file/);
   assert.match(messageOf(clientTls, { ca: broken }), /^ca: the certificates cannot be read/);
   assert.match(messageOf(clientTls, { cert }), /: a client certificate needs "cert" and "key"/);
+});
+
+test('a path in the place of a certificate or key is one mistake, at its setting', () => {
+  const { cert, key } = made;
+  const expected = (name: string, file: string) => `${name}: expected the text of a PEM file; write "\${file:${file}}"`;
+  for (const schema of [serverTls, clientTls]) {
+    assert.equal(messageOf(schema, { cert: '/etc/cert.pem', key }), expected('cert', 'cert.pem'));
+    assert.equal(messageOf(schema, { cert, key: '/etc/key.pem' }), expected('key', 'key.pem'));
+  }
+  assert.equal(messageOf(clientTls, { ca: '/etc/ca.pem', cert, key }), expected('ca', 'ca.pem'));
 });
