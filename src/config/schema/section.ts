@@ -54,8 +54,18 @@ export function checkSection<S extends z.ZodType>(
       if (map.length > 0 && lacks) given = withValue(given, map, undefined);
     }
     if (!isEqual(given, before)) continue;
-    return { problems: issues.flatMap((issue) => explain(schema, document, path, issue, replaced)) };
+    return { problems: withoutRepeats(issues).flatMap((issue) => explain(schema, document, path, issue, replaced)) };
   }
+}
+
+/** Leaves out what another issue says about the same value. The length of an empty list is checked where a text is expected, too. */
+function withoutRepeats(issues: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] {
+  const byPath = Map.groupBy(issues, (issue) => JSON.stringify(pathOf(issue)));
+  return [...byPath.values()].flatMap((here) => {
+    const ofType = here.find(({ code }) => code === 'invalid_type');
+    if (ofType !== undefined) return [ofType];
+    return here.filter(({ message }, index) => here.findIndex((other) => other.message === message) === index);
+  });
 }
 
 /** Converts `"8"` to 8, `"0.1"` to 0.1 and `"true"` to true; other text stays. */

@@ -173,6 +173,18 @@ const cases = [
     problem: 'config.yaml:2:65 gateway.rates[0].to.claims[""]: expected values by the path of a claim',
   },
   {
+    text: 'mcpServers: {a: {url: []}}',
+    problem: 'config.yaml:1:23 mcpServers.a.url: expected a URL, got a list',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {trustedProxies: [""]}\n`,
+    problem: 'config.yaml:2:28 gateway.trustedProxies[0]: expected a network such as "10.0.0.0/8", got ""',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {audit: {file: x, chainKeys: s3cret-of-mine}}\n`,
+    problem: 'config.yaml:2:39 gateway.audit.chainKeys: expected a list of keys, got text',
+  },
+  {
     text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {auth: {apiKeys: [{name: n, sha256: "\${HASH}"}]}}\n`,
     problem: 'config.yaml:2:46 gateway.auth.apiKeys[0].sha256: environment variable HASH is not set',
   },
