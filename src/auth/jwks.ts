@@ -116,7 +116,7 @@ export class Jwks {
     const keys = await matching(set, alg, kid);
     if (keys.length > 0) return { kind: 'keys', keys, set };
     // The key exists, but not for this algorithm.
-    return set.kids.has(kid ?? '') ? { kind: 'unknown' } : undefined;
+    return kid !== undefined && set.kids.has(kid) ? { kind: 'unknown' } : undefined;
   }
 
   async #refreshIfOld(nowMs: number): Promise<void> {

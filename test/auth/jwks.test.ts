@@ -214,6 +214,23 @@ test('a key for another algorithm is unknown, and causes no fetch', OPTIONS, asy
   assert.equal(at.issuer.fetches, 1);
 });
 
+// R18 REL-31
+test('a new key without an id is accepted at once, also of another algorithm', OPTIONS, async () => {
+  await using at = await open();
+  const [{ kid: _first, ...old }, { kid: _rsa, ...next }] = [first.jwk, rsa.jwk];
+  at.issuer.keys = [old];
+  assert.equal(await at.kind(undefined), 'keys');
+  at.clock.nowMs += MINUTE;
+  at.issuer.keys = [next];
+  at.issuer.answer = (_request, response) => response.writeHead(500).end();
+  assert.equal(await at.kind(undefined, 'RS256'), 'unreachable');
+  at.issuer.answer = undefined;
+  at.clock.nowMs += MINUTE;
+  assert.equal(await at.kind(undefined, 'RS256'), 'keys');
+  assert.equal(await at.kind(undefined, 'ES256'), 'unknown');
+  assert.equal(at.issuer.fetches, 3);
+});
+
 test('a token without a key id is checked with every key', OPTIONS, async () => {
   await using at = await open();
   at.issuer.keys = [first.jwk, second.jwk, rsa.jwk];
