@@ -112,11 +112,19 @@ export class UpgradedTasks {
     }
     if (status === 'cancelled') return this.#finish(running, site, upgraded, undefined);
     if (isTerminal(status)) {
-      const outcome = await exchange.unlessCancelled(this.#resultInTime(running, site));
+      let outcome: Answer;
+      try {
+        outcome = await exchange.unlessCancelled(this.#resultInTime(running, site));
+      } catch (thrown) {
+        exchange.throwIfCancelled();
+        if (this.#isKnown(running, site)) throw thrown;
+        // Another request has read the outcome, and ended the request for it that this one waited for.
+        return await this.get(exchange, site, ask);
+      }
       return this.#finish(running, site, upgraded, outcome);
     }
     // It may have ended meanwhile.
-    if (this.#running.get(keyOf(site)) !== running) return this.#unfinished(upgraded, []);
+    if (!this.#isKnown(running, site)) return this.#unfinished(upgraded, []);
     if (running.held !== site.link) this.#hold(running, site, state);
     // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
@@ -272,9 +280,13 @@ export class UpgradedTasks {
     running.timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
   }
 
-  /** Removes the task, unless an earlier request has, and a later one has added it again. */
+  /** Returns whether the task is still the one that a request has begun with. Another request may have removed it, and a third one added it again. */
+  #isKnown(running: RunningTask, site: UpgradedSite): boolean {
+    return this.#running.get(keyOf(site)) === running;
+  }
+
   #endThis(running: RunningTask, site: UpgradedSite): void {
-    if (this.#running.get(keyOf(site)) === running) this.end(site);
+    if (this.#isKnown(running, site)) this.end(site);
   }
 
   /** Removes the task and cancels its questions. A later request about it adds it again. */

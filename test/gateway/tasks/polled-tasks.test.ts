@@ -13,6 +13,7 @@ const DONE = { content: [{ type: 'text', text: 'done' }] };
 /** A server of 2025-11-25 whose tool `job` creates a task that has ended. The test answers the requests about it. */
 function endedTask(status: 'completed' | 'failed') {
   const state = { taskId: 'inner', status, ...TIMES, ttl: 60_000 };
+  let isEager = false;
   const held = new Map<string, (() => void)[]>([
     ['tasks/get', []],
     ['tasks/result', []],
@@ -28,7 +29,7 @@ function endedTask(status: 'completed' | 'failed') {
     capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
     lists: { tools: [{ name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'required' } }] },
     request: (peer, request) => {
-      const holding = held.get(request.method);
+      const holding = isEager ? undefined : held.get(request.method);
       if (holding === undefined) answerOf(peer, request);
       else holding.push(() => answerOf(peer, request));
     },
@@ -38,7 +39,9 @@ function endedTask(status: 'completed' | 'failed') {
     const oldest = await memory.until(() => held.get(method)?.shift());
     oldest();
   };
-  return { memory, answer };
+  /** Answers each further request at once. */
+  const setEager = () => void (isEager = true);
+  return { memory, answer, setEager };
 }
 
 for (const status of ['completed', 'failed'] as const) {
@@ -56,6 +59,25 @@ for (const status of ['completed', 'failed'] as const) {
     // Its answer may be the same request's.
     if (status === 'failed') await answer('tasks/result');
     assert.equal((await second)['status'], status);
+  });
+}
+
+for (const order of [
+  ['tasks/result', 'tasks/get'],
+  ['tasks/get', 'tasks/result'],
+] as const) {
+  test(`two polls of a failed task get its outcome, if ${order.join(' comes just before ')}`, TIMEOUT, async () => {
+    const { memory, answer, setEager } = endedTask('failed');
+    await using gateway = await testCore({ up: { memory } });
+    const client = new ModernClient(gateway, KNOWS);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    const polls = [client.result('tasks/get', { taskId }), client.result('tasks/get', { taskId })];
+    await memory.until(() => memory.requests('tasks/get')[1]);
+    await answer('tasks/get');
+    await memory.until(() => memory.requests('tasks/result')[0]);
+    for (const method of order) void answer(method);
+    setEager();
+    for (const poll of polls) assert.equal((await poll)['status'], 'failed');
   });
 }
 
