@@ -335,6 +335,22 @@ suite('log messages reach a modern client', () => {
   });
 });
 
+//
+test('an update of a resource that a stream names twice has each of its names', TIMEOUT, async () => {
+  const memory = older();
+  await using gateway = await testCore({ up: { memory } });
+  const resourceSubscriptions = ['test://a', URI];
+  const listen = modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions } });
+  assert.deepEqual(await waitForAcknowledgement(listen), { resourceSubscriptions });
+  updates(memory);
+  await waitUntil(() => named(listen.messages, UPDATED).length === 2);
+  assert.deepEqual(
+    named(listen.messages, UPDATED).map(({ uri }) => uri),
+    resourceSubscriptions,
+  );
+  listen.call.close();
+});
+
 // N-23
 test('limit subscriptionUriBytes: a longer URI is left out of the acknowledgement', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: older() } });

@@ -220,7 +220,7 @@ export class SubscriptionStream implements Subscriber {
     else this.close();
   }
 
-  /** Names a resource as the client has named it, as its update may do already. A part of one has its published URI. */
+  /** Names a resource as the client has named it, once or twice, as its update may do already. A part of one has its published URI. */
   #announceUpdate(method: string, params: RawObject | undefined): void {
     const updated = params?.string('uri');
     if (params === undefined || updated === undefined) return;
@@ -228,10 +228,10 @@ export class SubscriptionStream implements Subscriber {
     // A reload may publish other URIs.
     if (this.#view !== view) for (const uri of this.#uris.keys()) this.#publish(uri);
     this.#view = view;
-    const subscribed = [...this.#uris].find(([own, published]) => own === updated || isWithin(updated, published));
-    if (subscribed === undefined) return;
-    const [own, published] = subscribed;
-    this.#send(method, updated === published ? params.with('uri', JSON.stringify(own)) : params);
+    const isNamed = ([own, published]: [string, string]) => own === updated || isWithin(updated, published);
+    const subscribed = [...this.#uris].filter(isNamed);
+    const names = new Set(subscribed.map(([own, published]) => (updated === published ? own : updated)));
+    for (const name of names) this.#send(method, name === updated ? params : params.with('uri', JSON.stringify(name)));
   }
 
   onTaskChange(link: Link, task: string): void {
