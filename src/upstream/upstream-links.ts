@@ -81,6 +81,11 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     this.#open.get(link)?.readings.add(reading);
   }
 
+  /** Yields the open links over which no lists are read. A listing waits for turns of the event loop between its requests. */
+  *withoutReading(): Iterable<Link<Context, User>> {
+    for (const { link, readings } of this.#open.values()) if (readings.size === 0) yield link;
+  }
+
   /** Notes the end of a listing. After the last one, a link without a client of its own waits for nothing more. */
   endReading(link: Link<Context, User>, reading: Promise<unknown> | undefined): void {
     const readings = this.#open.get(link)?.readings;

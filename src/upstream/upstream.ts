@@ -232,7 +232,7 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */
   closeIdleLinks(nowMs: number): void {
-    for (const link of this.#links) {
+    for (const link of this.#links.withoutReading()) {
       if (this.#links.isDone(link)) void this.#discard(link, 'released');
       else if (isExpired(link, this.config, this.#hasServed, nowMs)) void this.#discard(link, 'idle');
     }

@@ -8,6 +8,7 @@ import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { GatewayParts } from '../support/gateway-parts.ts';
 import { memoryUpstream, result, type MemoryUpstream } from '../support/memory-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { workTurn } from '../../src/work-turn.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const REMOTE = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
@@ -207,6 +208,28 @@ test('an answer over an old connection says nothing about one that was opened si
   answer.resolve(503);
   await asked(server.memory, 1);
   assert.equal(server.phase(), 'degraded');
+});
+
+// REL-10
+test('a connection is in use while a long listing waits between two pages', TIMEOUT, async () => {
+  const turns: Promise<void>[] = [];
+  const memory: MemoryUpstream = memoryUpstream({
+    capabilities: { tools: {} },
+    lists: { tools: ['a', 'b'].map((name) => ({ name, inputSchema: { type: 'object' } })) },
+    pageItems: 1,
+    hold: async (_peer, { params }) => {
+      if (params?.raw('cursor') !== undefined) return;
+      // Other work of the gateway lets the listing wait for a later turn, in which unused connections are closed.
+      for (let piece = 0; piece < 20; piece++) turns.push(workTurn());
+      setImmediate(() => upstream.closeIdleLinks(performance.now() + 11_000));
+    },
+  });
+  const at = new GatewayParts({ up: { memory, target: REMOTE } });
+  await using _ = at;
+  const upstream = at.upstream('up');
+  await upstream.refresh('legacy', at.session({ capabilities: { elicitation: {} } }).session, '');
+  assert.equal(memory.requests('tools/list').length, 2);
+  await Promise.all(turns);
 });
 
 // REL-10
