@@ -261,6 +261,7 @@ export class ListRefresher {
       const key = offerKeyFor(upstream, client);
       const isKnown = await offers.load(id, key);
       const fetched = this.#fetchIfStale(upstream, client);
+      this.#beginCommonLists(upstream, client);
       if (isKnown || fetched === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
       const fetchId = fetchIdOf(upstream, key);
@@ -280,6 +281,17 @@ export class ListRefresher {
         this.#slow.add(one.fetchId);
       }),
     ]);
+  }
+
+  /**
+   * Begins to list a remote upstream for all clients too, if those lists are missing or outdated. Its connection stays open and reports changes. One
+   * that reads lists for certain capabilities is closed.
+   */
+  #beginCommonLists(upstream: Upstream, client: ListingClient): void {
+    if (upstream.isProcess || client.capabilityKey === '') return;
+    const common = { era: client.era, principal: client.principal, ...NO_FEATURES };
+    if (this.#ages.areFresh(upstream, offerKeyFor(upstream, common))) return;
+    if (!this.#fetches.isFullFor(upstream, common)) void this.#fetches.fetch(upstream, common);
   }
 
   /**
