@@ -29,8 +29,12 @@ const BY_MESSAGE: readonly (readonly [RegExp, string])[] = [
   [/^Missing closing/, 'the text in quotes that begins here has no end'],
   [/end with a \]$/, 'expected "]" before this; a bracket is not closed, or this line needs to be indented'],
   [/end with a \}$/, 'expected "}" before this; a brace is not closed, or this line needs to be indented'],
-  [/^Unexpected flow-seq-end token in YAML stream/, 'this "]" closes no bracket; remove it'],
-  [/^Unexpected flow-map-end token in YAML stream/, 'this "}" closes no brace; remove it'],
+  [/^Unexpected flow-seq-end token/, 'this "]" closes no bracket; remove it'],
+  [/^Unexpected flow-map-end token/, 'this "}" closes no brace; remove it'],
+  [
+    /^Unexpected scalar token$|^Missing , .*between flow/,
+    'expected "," or a new line before this, or all of the text in quotes',
+  ],
   [/at node end$/, "the value has ended before this; write all of it in quotes, and a quote inside as '' or \\\""],
   [/^Implicit map keys need to be followed/, 'expected a name, a ":" and a space at the beginning of this line'],
 ];

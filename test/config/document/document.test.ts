@@ -157,6 +157,21 @@ const refusals = [
     message: 'x.yaml:1:10: this "}" closes no brace; remove it',
   },
   {
+    name: 'a brace before the map',
+    text: '}\na: b\n',
+    message: 'x.yaml:1:1: this "}" closes no brace; remove it',
+  },
+  {
+    name: 'a comma that is missing in a list',
+    text: 'a: ["b" c]\n',
+    message: 'x.yaml:1:9: expected "," or a new line before this, or all of the text in quotes',
+  },
+  {
+    name: 'a comma that is missing in a map',
+    text: 'a: {b: "c" d: e}\n',
+    message: 'x.yaml:1:12: expected "," or a new line before this, or all of the text in quotes',
+  },
+  {
     name: 'a mistake after another one',
     text: "a: 'b' c\n  d: e\nf: 'g' h\n",
     message: [
