@@ -34,7 +34,7 @@ export interface Issuer {
 /**
  * Creates the issuers.
  *
- * @param before issuers of another config. Those with equal rules stay, with their keys.
+ * @param before issuers of another config. Those with equal rules stay. Those with other rules keep the keys of an equal URL.
  */
 export function issuersOf(
   configs: readonly JwtIssuerConfig[],
@@ -44,8 +44,10 @@ export function issuersOf(
   return new Map(
     configs.map((config) => {
       const known = before?.get(config.issuer);
-      const isSame = known !== undefined && isDeepStrictEqual(known.config, config);
-      return [config.issuer, isSame ? known : { config, jwks: new Jwks(config.jwksUrl, deps) }];
+      if (known !== undefined && isDeepStrictEqual(known.config, config)) return [config.issuer, known];
+      // The issuer may be unable to send its keys again just now.
+      const jwks = known?.config.jwksUrl === config.jwksUrl ? known.jwks : new Jwks(config.jwksUrl, deps);
+      return [config.issuer, { config, jwks }];
     }),
   );
 }

@@ -210,3 +210,20 @@ test('a token is judged by the rules that its issuer has since a reload', OPTION
   const verdict = await before.authenticate(headers, ENDPOINT);
   assert.ok(verdict.kind === 'refused' && verdict.status === 403, JSON.stringify(verdict));
 });
+
+// REL-31
+test('other rules of an issuer cost no keys, which it may be unable to send again', OPTIONS, async () => {
+  await using issuer = await TestIssuer.start(KEY);
+  const { issuer: name, jwksUrl } = issuer;
+  const entry = { issuer: name, jwksUrl, audiences: [], algorithms: ['RS256'], requiredScopes: [] };
+  const before = createAuthenticator({ jwt: [entry], apiKeys: [] }, { log: SILENT });
+  const headers = { authorization: [`Bearer ${await issuer.token()}`] };
+  assert.equal((await before.authenticate(headers, ENDPOINT)).kind, 'principal');
+  issuer.answer = (_request, response) => response.writeHead(500).end();
+  const tolerant = createAuthenticator({ jwt: [{ ...entry, leewayMs: 60_000 }], apiKeys: [] }, { log: SILENT }, before);
+  assert.equal((await tolerant.authenticate(headers, ENDPOINT)).kind, 'principal');
+  const elsewhere = { ...entry, jwksUrl: `${jwksUrl}/other` };
+  const moved = createAuthenticator({ jwt: [elsewhere], apiKeys: [] }, { log: SILENT }, tolerant);
+  const verdict = await moved.authenticate(headers, ENDPOINT);
+  assert.ok(verdict.kind === 'refused' && verdict.status === 503, JSON.stringify(verdict));
+});
