@@ -29,7 +29,9 @@ const FILE = z.strictObject({
  *   it, it is no ordinary file or larger than 64 MiB. Or an entry is wrong or repeated.
  */
 export async function readKeyFile(path: string, former: readonly StoredKey[] = []): Promise<readonly StoredKey[]> {
-  const file = checked(path, FILE, jsonOf(await readText(path)), []);
+  const content = jsonOf(await readText(path));
+  if (content === undefined) throw new StartError(`${path} is not a key file: it is no valid JSON`);
+  const file = checked(path, FILE, content, []);
   const known = new Map(former.map((key) => [key.sha256, key]));
   const keys = new Map<string, StoredKey>();
   await inSlices(file.keys.entries(), ([index, entry]) => {

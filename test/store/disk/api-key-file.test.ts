@@ -71,8 +71,8 @@ for (const mode of [0o600, 0o400, 0o640, 0o440]) {
 
 const SHA256 = keyOf('one').sha256;
 const BROKEN: readonly (readonly [what: string, content: unknown, message: RegExp])[] = [
-  ['empty', '', /is not a key file/],
-  ['half of a file', JSON.stringify({ version: 1, keys: [keyOf('one')] }).slice(0, 60), /is not a key file/],
+  ['empty', '', /is not a key file: it is no valid JSON$/],
+  ['half of a file', JSON.stringify({ version: 1, keys: [keyOf('one')] }).slice(0, 60), /: it is no valid JSON$/],
   ['no version', { keys: [] }, /at version/],
   ['another version', { version: 2, keys: [] }, /at version/],
   [
