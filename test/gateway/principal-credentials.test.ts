@@ -7,6 +7,7 @@ import type { Principal } from '../../src/policy/principal.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { stopTime } from '../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const TARGET = { kind: 'http', url: 'http://127.0.0.1:1/mcp', headers: {} } as const;
@@ -60,6 +61,28 @@ test('refused credentials of one principal leave the upstream ready for the othe
   assert.deepEqual(await toolsOf(bert), ['up__of_bert']);
   assert.equal((await anna.result('tools/call', toolCall('up__of_anna')))['for'], 'anna');
   assert.deepEqual([state()?.phase, state()?.attempts], ['ready', 0]);
+});
+
+test('lists of one principal that could not be read are read again after 5 s', TIMEOUT, async (t) => {
+  let isFailing = true;
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'echo', inputSchema: { type: 'object' } }] },
+    hold: async (peer) => {
+      if (isFailing && peer.audience === 'bert') peer.crash('was reset');
+    },
+    request: (peer, request) => peer.send(result(request, { for: peer.audience })),
+  });
+  await using gateway = await testCore({ up: { memory, target: TARGET, credentials: 'principal' } });
+  const anna = await gateway.connect({ principal: principal('anna') });
+  await anna.result('tools/call', toolCall('up__echo'));
+  const bert = await gateway.connect({ principal: principal('bert') });
+  const { answer } = await bert.request('tools/call', toolCall('up__echo'));
+  assert.equal(answer.kind, 'error');
+  isFailing = false;
+  const time = stopTime(t);
+  time.pass(5_001);
+  const called = bert.result('tools/call', toolCall('up__echo'));
+  assert.equal((await time.passUntil(called, 100))['for'], 'bert');
 });
 
 test('refused credentials of the first principal leave the upstream as it was', TIMEOUT, async () => {

@@ -1,4 +1,5 @@
 import type { OfferKey } from '../../catalog/offer.ts';
+import { EVERYBODY } from '../../upstream/connection-key.ts';
 import type { Upstream } from '../exchange/connection-holder.ts';
 import type { Offers } from './offers.ts';
 import type { StartRecords } from './start-records.ts';
@@ -28,10 +29,15 @@ export class ListAges {
     return ageMs === undefined ? this.#areFreshOnDisk(upstream, key) : ageMs < this.#ttlMs(upstream, key);
   }
 
-  /** Returns the ms until lists with a stated time to live are due to be fetched again; Infinity for other lists. */
+  /**
+   * Returns the ms until lists are due to be fetched again; Infinity if they are not. Due are those with a stated time to live, and those of one
+   * principal that could not be read. Failed listings for everybody are repeated without a request.
+   */
   leftMs(upstream: Upstream, key: OfferKey): number {
-    if (this.#offers.statedMs(upstream.id, key) === 0) return Infinity;
-    const leftMs = this.#ttlMs(upstream, key) - (this.#offers.ageMs(upstream.id, key) ?? Infinity);
+    const ageMs = this.#offers.ageMs(upstream.id, key);
+    const isMissing = ageMs === undefined && key.audience !== EVERYBODY;
+    if (this.#offers.statedMs(upstream.id, key) === 0) return isMissing ? LEAST_TTL_MS : Infinity;
+    const leftMs = this.#ttlMs(upstream, key) - (ageMs ?? Infinity);
     // Those that are due already are being fetched, or that has failed.
     return leftMs > 0 ? leftMs : LEAST_TTL_MS;
   }
