@@ -58,7 +58,7 @@ test('a client with capabilities that has not sent server/discover hears of chan
   await listen.reply;
 });
 
-test('the first change of a server of 2026-07-28 reaches the only client, with capabilities', TIMEOUT, async () => {
+test('the only client, with capabilities, hears of the first change of a modern server', TIMEOUT, async () => {
   const tools = [tool('old')];
   await using upstream = await modernUpstream({ tools });
   await using gateway = await testCore({ up: upstream.config });
