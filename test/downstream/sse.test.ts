@@ -111,6 +111,20 @@ test('initialize that comes after the end of its stream is refused', OPTIONS, as
   assert.equal(edge.front.initialized, 0);
 });
 
+// T-035
+test('a client that reads slowly gets all of several large answers', OPTIONS, async () => {
+  await using at = await greet();
+  at.events.pause();
+  for (const id of [1, 2, 3]) await at.send(rpc(id, 'big', { chars: 8_000_000 }));
+  await waitUntil(() => at.front.finished.length === 3);
+  at.events.resume();
+  await at.events.until(({ seen, isEnded }) => isEnded || seen.length === 4);
+  assert.deepEqual(
+    at.events.messages.map(({ id }) => id),
+    [0, 1, 2, 3],
+  );
+});
+
 test('an idle stream carries comments', OPTIONS, async () => {
   await using at = await greet({ sessions: { keepAliveMs: 20 } });
   await at.events.until(({ comments }) => comments >= 3);

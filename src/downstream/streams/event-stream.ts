@@ -41,7 +41,10 @@ interface WriterParts {
   readonly principal: string;
 }
 
-/** Opens a writer of events to a client, with keep-alives. Disconnects a client that reads too slowly. The first event sends the headers. */
+/**
+ * Opens a writer of events to a client, with keep-alives. Disconnects a client that reads too slowly. One of HTTP+SSE would lose its session and all
+ * answers that are due, so it loses notifications instead. The first event sends the headers.
+ */
 export function openWriter(
   response: ClientResponse,
   kind: StreamKind,
@@ -60,7 +63,7 @@ export function openWriter(
       onDropped: () => metrics.countDropped('slow-client'),
     },
     {
-      isImpatient: true,
+      isImpatient: kind !== 'sse',
       maxAgeMs,
       budget: unsent,
       principal,
