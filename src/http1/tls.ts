@@ -178,7 +178,7 @@ class CheckedRequest implements Dispatcher.DispatchHandler, WireController {
       if (++this.#interim > LIMITS.interimResponses) controller.abort(tooManyInterim());
       return;
     }
-    this.#handler.onResponseStart(this, status, headers);
+    this.#handler.onResponseStart(this, status, trimmed(headers));
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -205,6 +205,14 @@ class CheckedRequest implements Dispatcher.DispatchHandler, WireController {
     if (limit !== undefined) this.#onLimit(limit);
     this.#handler.onResponseError(this, thrown);
   }
+}
+
+/** Returns the headers without the white space behind their values, which undici keeps. */
+function trimmed(headers: ResponseHeaders): ResponseHeaders {
+  const entries = Object.entries(headers).map(([name, value]) => {
+    return [name, Array.isArray(value) ? value.map((one) => one.trimEnd()) : value?.trimEnd()];
+  });
+  return Object.fromEntries(entries);
 }
 
 /** Returns whether undici closed a socket because of bytes that belong to no response, or that are no HTTP. */

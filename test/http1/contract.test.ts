@@ -46,6 +46,16 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     await wire.destroy();
   });
 
+  test(`${name}: white space around the value of a header is no part of it`, LIMIT, async () => {
+    await using to = await line((socket) =>
+      socket.write(ok('x', 'X-One: \t a b \t', 'X-Two: c ', 'X-Two: d\t', 'X-Three: ')),
+    );
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const { headers } = await ask(wire).answer;
+    assert.deepEqual([headers['x-one'], headers['x-two'], headers['x-three']], ['a b', ['c', 'd'], '']);
+    await wire.destroy();
+  });
+
   test(`${name}: an abort closes the socket, and onResponseEnd is not called`, LIMIT, async () => {
     const { promise: received, resolve } = Promise.withResolvers<void>();
     await using to = await line(() => resolve());
