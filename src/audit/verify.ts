@@ -17,6 +17,8 @@ export interface AuditProblem {
 
 /** The result of {@link verifyAudit}. */
 export interface AuditReport {
+  /** In the order in which they were read. */
+  readonly files: readonly string[];
   /** The first ones; `problemCount` is the number of all. */
   readonly problems: readonly AuditProblem[];
   readonly problemCount: number;
@@ -52,9 +54,12 @@ const MAX_LINE_CHARS = 2_200_000;
  *
  * @throws an error of the system if a file cannot be read.
  */
-export async function verifyAudit(files: readonly string[], expected: AuditExpectation): Promise<AuditReport> {
+export async function verifyAudit(
+  files: AsyncIterable<string> | Iterable<string>,
+  expected: AuditExpectation,
+): Promise<AuditReport> {
   const check = new ChainCheck(expected);
-  for (const file of files) {
+  for await (const file of files) {
     const oddKind = await oddKindOf(file);
     check.beginFile(file, oddKind);
     if (oddKind !== undefined) continue;
@@ -82,6 +87,7 @@ class ChainCheck {
   readonly #expected: AuditExpectation;
   readonly #problems: AuditProblem[] = [];
   #problemCount = 0;
+  readonly #files: string[] = [];
   #file = '';
   #line = 0;
   /** Number of the first record that the name of the file tells; undefined if it is not a renamed one, or was compared. */
@@ -107,6 +113,7 @@ class ChainCheck {
     if (this.#isTorn) this.#report('the last line is unfinished, and another file follows');
     this.#endFile();
     this.#isTorn = false;
+    this.#files.push(file);
     this.#file = file;
     this.#line = 0;
     this.#named = oddKind === undefined ? seqInName(file) : undefined;
@@ -196,6 +203,7 @@ class ChainCheck {
       this.#report(`record ${lastSeq} is not the one that the signed head names`);
     }
     return {
+      files: this.#files,
       problems: this.#problems,
       problemCount: this.#problemCount,
       records: this.#records,

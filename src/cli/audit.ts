@@ -1,11 +1,11 @@
 import { isCode, undefinedIfMissing } from '../thrown.ts';
-import { access, open, readFile } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { access, readFile } from 'node:fs/promises';
 import { auditKeyOf, type AuditKey } from '../audit/chain.ts';
 import { headOf } from '../audit/file-sink.ts';
 import { type Head, readHead } from '../audit/head.ts';
 import { keyFileIn, readKeyFile } from '../audit/key-file.ts';
-import { renamedFilesOf, seqInName } from '../audit/renamed-files.ts';
+import { filesInOrder } from '../audit/files-in-order.ts';
+import { seqInName } from '../audit/renamed-files.ts';
 import { type AuditReport, oddKindOf, verifyAudit } from '../audit/verify.ts';
 import type { Config } from '../config/values/config.ts';
 import { findConfigFile } from '../config/find-file.ts';
@@ -26,7 +26,6 @@ export interface AuditVerifyOptions {
 }
 
 const MAX_SHOWN = 10;
-const BEGINNING_BYTES = 32;
 
 /**
  * Checks an audit log and prints what is wrong with it. Resolves with the exit code: 1 if anything is.
@@ -41,10 +40,9 @@ export async function auditVerify(files: readonly string[], options: AuditVerify
   const keys = (await secretsOf(options, config)).map(auditKeyOf);
   const newest = named.findLast((file) => seqInName(file) === undefined) ?? named.at(-1) ?? '';
   const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(newest), keys);
-  const all = await inOrder(named);
-  const report = await verifyAudit(all, { keys, head, isPart: options.part });
-  if (options.json) print(jsonText({ files: all, ...report }));
-  else show(all, report);
+  const report = await verifyAudit(filesInOrder(named), { keys, head, isPart: options.part });
+  if (options.json) print(jsonText(report));
+  else show(report);
   return report.problemCount === 0 ? 0 : 1;
 }
 
@@ -107,33 +105,13 @@ async function assertNotOdd(path: string, step: string): Promise<void> {
   if (oddKind !== undefined) throw new StartError(`${path} is ${oddKind}, and no file; ${step}`);
 }
 
-/** Returns the files with the renamed ones beside them, in the order of their first records. */
-async function inOrder(named: readonly string[]): Promise<readonly string[]> {
-  // The same file may be named in several ways, such as `audit.log` and `./audit.log`.
-  const all = new Map<string, string>();
-  for (const file of named) {
-    for (const one of [...(await renamedFilesOf(file)), file]) all.set(resolve(one), one);
-  }
-  const numbered = await Promise.all([...all.values()].map(async (file) => ({ file, seq: await firstSeqOf(file) })));
-  return numbered.toSorted((a, b) => a.seq - b.seq).map(({ file }) => file);
-}
-
-/** Returns the number of the first record of a file; infinite if it has none. */
-async function firstSeqOf(file: string): Promise<number> {
-  if ((await oddKindOf(file)) !== undefined) return Number.POSITIVE_INFINITY;
-  await using handle = await open(file, 'r');
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0);
-  const [, seq] = /^\{"seq":(\d{1,15}),/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
-  return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
-}
-
-function show(files: readonly string[], report: AuditReport): void {
+function show(report: AuditReport): void {
   for (const { file, line, message } of report.problems) {
     printError(`${file}${line === 0 ? '' : `:${line}`}: ${message}\n`);
   }
   const more = report.problemCount - report.problems.length;
   if (more > 0) printError(`and ${countText(more, 'more problem')}\n`);
-  const { records, firstSeq = 0, lastSeq = 0, starts, dropped, unended, isTorn } = report;
+  const { files, records, firstSeq = 0, lastSeq = 0, starts, dropped, unended, isTorn } = report;
   const lines = [
     `${countText(records, 'record')} (${firstSeq} to ${lastSeq}) in ${countText(files.length, 'file')}, ${countText(starts, 'start')}`,
     ...(dropped > 0
