@@ -44,11 +44,11 @@ async function listed(named: readonly string[], yielded: ReadonlySet<string>): P
   return numbered.toSorted((a, b) => a.seq - b.seq).map(({ file }) => file);
 }
 
-/** Returns the number of the first record of a file; infinite if it has none. */
+/** Returns the number of the first record of a file, which may follow an empty line; infinite if it has none. */
 async function firstSeqOf(file: string): Promise<number> {
   if ((await oddKindOf(file)) !== undefined) return Number.POSITIVE_INFINITY;
   await using handle = await open(file, 'r');
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0);
-  const [, seq] = /^\{"seq":(\d{1,15}),/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
+  const [, seq] = /^\n?\{"seq":(\d{1,15}),/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
   return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
 }

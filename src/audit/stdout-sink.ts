@@ -14,13 +14,16 @@ export class StdoutSink implements AuditSink {
   readonly savesHeadFirst = true;
   readonly #head: StateHead;
   readonly #fd: number;
-  /** True if the last write ended in the middle of a line. */
-  #isTorn = false;
+  /** Bytes of the lines of a failed attempt that are out. The next attempt has the same lines. */
+  #written = 0;
+  /** True if the process before may have died in the middle of a line. */
+  #isAfterDeath: boolean;
 
   private constructor(head: StateHead, fd: number) {
     this.#head = head;
     this.found = head.found;
     this.#fd = fd;
+    this.#isAfterDeath = head.found.confirmed !== undefined;
   }
 
   /** @param fd file descriptor that stands for stdout. @throws {StartError} if another process uses the state directory for it. */
@@ -30,24 +33,23 @@ export class StdoutSink implements AuditSink {
 
   /** True if a part of the lines is out. */
   get isInDoubt(): boolean {
-    return this.#isTorn;
+    return this.#written > 0;
   }
 
   async append(lines: string): Promise<void> {
-    // Written bytes cannot be taken back. The lines of a failed attempt are written again, and what is left of it is a line of its own.
-    const bytes = Buffer.from(this.#isTorn ? `\n${lines}` : lines);
-    let written = 0;
-    try {
-      while (written < bytes.length) {
-        const count = await writeSome(this.#fd, bytes.subarray(written));
-        written += count;
-        if (count === 0) await sleep(FULL_PIPE_PAUSE_MS);
-      }
-      this.#isTorn = false;
-    } catch (thrown) {
-      this.#isTorn ||= written > 0;
-      throw thrown;
+    if (this.#isAfterDeath) await this.#write(Buffer.from('\n'));
+    this.#isAfterDeath = false;
+    await this.#write(Buffer.from(lines));
+  }
+
+  async #write(bytes: Buffer): Promise<void> {
+    // Written bytes cannot be taken back, so the next attempt goes on behind them.
+    while (this.#written < bytes.length) {
+      const count = await writeSome(this.#fd, bytes.subarray(this.#written));
+      this.#written += count;
+      if (count === 0) await sleep(FULL_PIPE_PAUSE_MS);
     }
+    this.#written = 0;
   }
 
   saveHead(text: string): Promise<void> {

@@ -102,6 +102,8 @@ class ChainCheck {
   #starts = 0;
   #dropped = 0;
   #isTorn = false;
+  /** Number of a line that is no record. A process may have died while it wrote it to stdout, as the next record then says. */
+  #strayLine: number | undefined;
   readonly #begun = new Set<number>();
 
   constructor(expected: AuditExpectation) {
@@ -121,6 +123,7 @@ class ChainCheck {
   }
 
   #endFile(): void {
+    this.#reportStray();
     this.#line = 0;
     if (this.#named !== undefined) this.#report('the file has the name of a renamed one, and no records');
   }
@@ -133,7 +136,8 @@ class ChainCheck {
     }
     const record = splitLine(text);
     if (record === undefined) {
-      this.#report('this line is no record');
+      this.#reportStray();
+      this.#strayLine = this.#line;
       return;
     }
     this.#records++;
@@ -142,12 +146,19 @@ class ChainCheck {
     }
     this.#named = undefined;
     const fields = fieldsOf(text);
+    if (unconfirmedIn(fields) > 0) this.#strayLine = undefined;
+    this.#reportStray();
     const isSegment = fields['kind'] === 'started' || fields['kind'] === 'rotated';
     if (this.#line === 1 && !isSegment) this.#report('the beginning of the file is missing');
     if (isSegment) this.#beginSegment(fields);
     this.#checkChain(record, fields);
     this.#count(record.seq, fields);
     this.#last = record;
+  }
+
+  #reportStray(): void {
+    if (this.#strayLine !== undefined) this.#report('this line is no record', this.#strayLine);
+    this.#strayLine = undefined;
   }
 
   #beginSegment(fields: Fields): void {
@@ -160,12 +171,12 @@ class ChainCheck {
     }
   }
 
-  #checkChain(record: ChainedLine, { kind, unconfirmed }: Fields): void {
+  #checkChain(record: ChainedLine, fields: Fields): void {
     const { seq } = record;
     const before = this.#last;
     const gap = before === undefined ? 0 : seq - before.seq - 1;
     // The process before has died while it sent these records, as the next one found by its head.
-    const lostBefore = kind === 'started' && typeof unconfirmed === 'number' ? unconfirmed : 0;
+    const lostBefore = unconfirmedIn(fields);
     const isLost = gap > 0 && gap <= lostBefore;
     if (before === undefined) [this.#firstSeq, this.#lostBeforeFirst] = [seq, lostBefore];
     else if (gap < 0) this.#report(`record ${seq} comes after record ${before.seq}`);
@@ -186,8 +197,12 @@ class ChainCheck {
   }
 
   end(): AuditReport {
-    this.#endFile();
     const { head, isPart } = this.#expected;
+    if (this.#strayLine !== undefined && head?.confirmed !== undefined) {
+      this.#isTorn = true;
+      this.#strayLine = undefined;
+    }
+    this.#endFile();
     const oldest = Math.max(this.#oldest, head?.oldest ?? 1);
     if (this.#firstSeq !== undefined && this.#firstSeq - this.#lostBeforeFirst > oldest && !isPart) {
       this.#report(`${missing(oldest, this.#firstSeq - 1)} before the first file`);
@@ -216,9 +231,9 @@ class ChainCheck {
     };
   }
 
-  #report(message: string): void {
+  #report(message: string, line = this.#line): void {
     this.#problemCount++;
-    if (this.#problems.length < MAX_PROBLEMS) this.#problems.push({ file: this.#file, line: this.#line, message });
+    if (this.#problems.length < MAX_PROBLEMS) this.#problems.push({ file: this.#file, line, message });
   }
 }
 
@@ -227,6 +242,11 @@ type Fields = Readonly<Record<string, unknown>>;
 function fieldsOf(text: string): Fields {
   const value = jsonOf(text);
   return isRecord(value) ? value : {};
+}
+
+/** Returns the number of records of an earlier process that may never have arrived, if a record says so; else 0. */
+function unconfirmedIn({ kind, unconfirmed }: Fields): number {
+  return kind === 'started' && typeof unconfirmed === 'number' ? unconfirmed : 0;
 }
 
 function shown(value: unknown): string {
