@@ -96,6 +96,8 @@ class ChainCheck {
   #firstSeq: number | undefined;
   /** Records before the first one that may never have arrived, as it says. */
   #lostBeforeFirst = 0;
+  /** Records before the first one that its process has missed, as it says. */
+  #missingBeforeFirst = 0;
   #last: ChainedLine | undefined;
   #key: AuditKey | undefined;
   #oldest = 1;
@@ -178,8 +180,10 @@ class ChainCheck {
     // The process before has died while it sent these records, as the next one found by its head.
     const lostBefore = unconfirmedIn(fields);
     const isLost = gap > 0 && gap <= lostBefore;
-    if (before === undefined) [this.#firstSeq, this.#lostBeforeFirst] = [seq, lostBefore];
-    else if (gap < 0) this.#report(`record ${seq} comes after record ${before.seq}`);
+    if (before === undefined) {
+      [this.#firstSeq, this.#lostBeforeFirst] = [seq, lostBefore];
+      if (typeof fields['missing'] === 'number') this.#missingBeforeFirst = fields['missing'];
+    } else if (gap < 0) this.#report(`record ${seq} comes after record ${before.seq}`);
     else if (isLost) this.#dropped += gap;
     else if (gap > 0) this.#report(`${missing(before.seq + 1, seq - 1)} before this line`);
     if (this.#key === undefined) return;
@@ -204,8 +208,13 @@ class ChainCheck {
     }
     this.#endFile();
     const oldest = Math.max(this.#oldest, head?.oldest ?? 1);
-    if (this.#firstSeq !== undefined && this.#firstSeq - this.#lostBeforeFirst > oldest && !isPart) {
-      this.#report(`${missing(oldest, this.#firstSeq - 1)} before the first file`);
+    const firstSeq = this.#firstSeq ?? 0;
+    if (firstSeq - this.#lostBeforeFirst > oldest && !isPart) {
+      this.#report(`${missing(oldest, firstSeq - 1)} before the first file`);
+    } else if (this.#missingBeforeFirst > 0) {
+      this.#report(
+        `${missing(firstSeq - this.#missingBeforeFirst, firstSeq - 1)} before the first file, as its first record says`,
+      );
     }
     const lastSeq = this.#last?.seq ?? 0;
     const confirmed = head?.confirmed ?? head?.seq ?? 0;

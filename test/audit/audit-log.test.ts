@@ -350,6 +350,9 @@ test('missing records are noted at the next start, which uses no number again', 
   const started = JSON.parse((await linesOf(path))[2] ?? '');
   assert.deepEqual([started.kind, started.seq, started.missing], ['started', 6, 3]);
   assert.deepEqual(await problemsOf(path), ['3: records 3 to 5 are missing before this line']);
+  await writeFile(path, `${(await linesOf(path)).slice(2).join('\n')}\n`);
+  const { problems } = await verify(path, true);
+  assert.deepEqual(problems[0]?.message, 'records 3 to 5 are missing before the first file, as its first record says');
 });
 
 test('a changed last record is noted at the next start', BOUNDED, async (t) => {
