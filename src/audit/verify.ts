@@ -1,7 +1,7 @@
 import { isRecord, jsonOf } from '../json/record.ts';
+import { isUtf8 } from 'node:buffer';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { StringDecoder } from 'node:string_decoder';
 import { type AuditKey, type ChainedLine, isChained, NO_MAC, splitLine } from './chain.ts';
 import { previousOf } from './file-tail.ts';
 import type { Head } from './head.ts';
@@ -268,21 +268,27 @@ function missing(from: number, to: number): string {
 
 /** Yields the lines of a file exactly as they are; `isWhole` is false for a last one without a line break. */
 async function* linesOf(file: string): AsyncGenerator<{ readonly text: string; readonly isWhole: boolean }> {
-  const decoder = new StringDecoder('utf8');
   let rest = '';
   for await (const chunk of createReadStream(file)) {
     const bytes: unknown = chunk;
     if (!Buffer.isBuffer(bytes)) continue;
-    const [first = '', ...lines] = decoder.write(bytes).split('\n');
+    // Each character stands for one byte.
+    const [first = '', ...lines] = bytes.toString('latin1').split('\n');
     rest += first;
     if (lines.length === 0) {
       // A line without an end is not kept in memory.
       if (rest.length > MAX_LINE_CHARS) rest = rest.slice(0, MAX_LINE_CHARS);
       continue;
     }
-    yield { text: rest, isWhole: true };
+    yield { text: decoded(rest), isWhole: true };
     rest = lines.pop() ?? '';
-    for (const text of lines) yield { text, isWhole: true };
+    for (const line of lines) yield { text: decoded(line), isWhole: true };
   }
   if (rest !== '') yield { text: rest, isWhole: false };
+}
+
+/** Returns the text of the bytes of a line; empty, and so no record, if they are no UTF-8. A decoder would hide that change. */
+function decoded(line: string): string {
+  const bytes = Buffer.from(line, 'latin1');
+  return isUtf8(bytes) ? bytes.toString('utf8') : '';
 }
