@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { failureOfBegunCall, GatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
+import { HttpStatusError } from '../../upstream/rpc/http-status-error.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
@@ -69,7 +70,7 @@ export class Calls {
     try {
       return await this.#send(exchange, to);
     } catch (thrown) {
-      if (!exchange.wasSent) counted.refund();
+      if (!exchange.wasSent || wasNotReceived(thrown)) counted.refund();
       throw thrown;
     }
   }
@@ -137,6 +138,12 @@ function failureOf({ wasSent }: OpenExchange, upstream: string, thrown: unknown)
   if (!(thrown instanceof JsonTextError)) return thrown;
   const message = `upstream "${upstream}" sent malformed JSON`;
   return new GatewayError('upstream-protocol', { upstream, message, ...(wasSent ? {} : { executed: 'no' }) }, thrown);
+}
+
+/** Returns whether a call has failed before its upstream got it. An upstream that refuses the call, or its session, has got it. */
+function wasNotReceived(thrown: unknown): boolean {
+  if (!(thrown instanceof GatewayError) || thrown.executed !== 'no') return false;
+  return thrown.code !== 'upstream-session-lost' && !(thrown.cause instanceof HttpStatusError);
 }
 
 /** Returns whether the upstream has not received the request, so that it may be sent again. */

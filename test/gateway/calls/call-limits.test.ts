@@ -10,6 +10,7 @@ import { accepted, asker } from '../../support/asker.ts';
 import { openTestAudit } from '../../support/audit.ts';
 import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
+import { legacyUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -222,6 +223,41 @@ test('a rate to groups holds for tokens whose claims have them, as grants do', T
   await gateway.core.apply(next, diffConfigs(gateway.config, next));
   assert.equal(await callsMade(held, 'up__echo', 3), 3);
 });
+
+for (const [era, start] of [
+  ['legacy', legacyUpstream],
+  ['modern', modernUpstream],
+] as const) {
+  test(`a call that does not reach a ${era} server over HTTP counts in no rate or repeat`, TIMEOUT, async () => {
+    const tools = [{ name: 'echo', inputSchema: { type: 'object' } }];
+    let refusal: number | undefined;
+    const answers = {
+      'tools/call': ({ response }: Served) => {
+        if (refusal === undefined) return { resultType: 'complete', content: [] };
+        response.writeHead(refusal).end();
+        return undefined;
+      },
+    };
+    const server = await start({ tools, answers });
+    const own = { rates: [rate(4)], repeats: repeats(4) };
+    await using gateway = await testCore({ up: server.config }, own);
+    const client = await gateway.connect({ principal: ANN });
+    const code = async () => Object(await call(client, 'up__echo')).code;
+    assert.equal(await call(client, 'up__echo'), 'ok');
+    refusal = 429;
+    for (let n = 0; n < 2; n++) assert.equal(await code(), 'overloaded', 'a call that the server refuses counts');
+    await server[Symbol.asyncDispose]();
+    for (let n = 0; n < 4; n++) {
+      const { code: failed, executed } = Object(await call(client, 'up__echo'));
+      assert.deepEqual([failed, executed], ['upstream-unavailable', 'no']);
+    }
+    refusal = undefined;
+    await using again = await start({ tools, answers });
+    await gateway.reload({ upstreams: gateway.config.upstreams.map((one) => ({ ...one, ...again.config })) });
+    const codes = [await call(client, 'up__echo'), await code()];
+    assert.deepEqual(codes, ['ok', 'rate-limited']);
+  });
+}
 
 test('a refused call costs nothing of the other rates', TIMEOUT, async () => {
   const rates = [rate(4, { name: 'all' }), rate(1, { name: 'echo', tools: ['up__echo'] })];

@@ -8,6 +8,7 @@ import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import type { Overrides } from '../../downstream/edge.ts';
 import { ANYONE } from '../../policy/policies.ts';
 import { RPC } from '../../../src/protocol/rpc-codes.ts';
+import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import {
@@ -73,7 +74,7 @@ test('a call that its upstream refuses unread counts in rates', TIMEOUT, async (
   const { session } = at.session();
   const refused = endOf(begin(session).answer());
   const { peer, request } = await next();
-  peer.fail(request.id, new GatewayError('too-large', { executed: 'no' }));
+  peer.fail(request.id, new GatewayError('too-large', { executed: 'no' }, new HttpStatusError(413)));
   assert.equal(await refused, 'too-large no');
   assert.equal(await endOf(begin(session).answer()), 'rate-limited no');
 });
