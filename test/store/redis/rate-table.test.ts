@@ -21,3 +21,12 @@ test('redis: a counter ends in time although the clock was set back', { timeout:
   const leftMs = Number(await access.connection.command('PTTL', key));
   assert.ok(leftMs > 0 && leftMs <= 60_000, `${leftMs} ms`);
 });
+
+test('redis: a higher limit grants all units that were not taken', { timeout: 120_000 }, async () => {
+  const table = new RedisRateTable(await openRedis(redisConfig((await redis).url)));
+  const take = async (units: number, limit: number) => (await table.take('c', units, limit, 60_000)).units;
+  assert.deepEqual([await take(2, 2), await take(1, 2), await take(1, 2), await take(3, 2)], [2, 0, 0, 0]);
+  assert.equal(await take(5, 4), 2, 'those that were refused count for none');
+  assert.equal(await take(1, 1), 0, 'a lower limit');
+  assert.deepEqual([await take(3, 6), await take(1, 6)], [2, 0]);
+});
