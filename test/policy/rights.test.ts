@@ -36,6 +36,19 @@ test('a deny rule about one URI is about it with any query, fragment and paramet
 });
 
 // SEC-09
+test('a deny rule about a URI with a query is about it with a slash or parameter before the query', () => {
+  for (const path of ['view', 'view/']) {
+    const role = { ...ALL, deny: [{ resources: [`https://wiki.test/${path}?id=7`] }] };
+    for (const sent of ['view?id=7', 'view/?id=7', 'view;a=1?id=7', 'view;a=1/?id=7']) {
+      assert.equal(effectOf(role, 'resource', `https://wiki.test/${sent}`), 'deny', `${path} ${sent}`);
+    }
+    for (const sent of ['view', 'view/', 'view/?id=8', 'view?id=70']) {
+      assert.equal(effectOf(role, 'resource', `https://wiki.test/${sent}`), 'allow', `${path} ${sent}`);
+    }
+  }
+});
+
+// SEC-09
 test('a member that differs in case from a name in any condition is denied', () => {
   const deny = [
     { tools: ['rm'], when: 'has(args.path) && args.path == "/"' },

@@ -54,16 +54,18 @@ export function hasLongHost(uri: string): boolean {
 
 /**
  * Returns the canonical form of a URI, and its form at servers that ignore a part. The part is the query, parameters in the path, or the
- * host of `file:`. Each is there with a slash at the end, too. Returns undefined if the URI has no canonical form.
+ * host of `file:`. Each is there with a slash at the end of its path, too. Returns undefined if the URI has no canonical form.
  */
 export function spellingsOf(uri: string): readonly string[] | undefined {
   const canonical = canonicalUri(uri);
   if (canonical === undefined) return undefined;
-  return [canonical, withoutFileHost(uri, canonical) ?? canonical].flatMap((form) => {
+  const forms = [canonical, withoutFileHost(uri, canonical) ?? canonical].flatMap((form) => {
+    const query = form.slice(withoutQuery(form).length);
     // A slash right before the query is at the end of the path.
     const paths = [withoutQuery(form), withoutParameters(form)].map((path) => path.replace(/(?<!:)\/$/, ''));
-    return [form, ...paths, ...paths.map((path) => `${path}/`)];
+    return [form, ...paths.flatMap((path) => [path, `${path}/`, `${path}${query}`, `${path}/${query}`])];
   });
+  return [...new Set(forms)];
 }
 
 /** Returns whether a step is in a query, or right before it. Servers that parse the URI do not read it as one, servers that take the URI for a path do. */

@@ -382,7 +382,10 @@ test('reading any link of an upstream reaches that upstream or fails', () => {
 
 // SEC-33
 test('no spelling of the URI of a withheld resource leads to it', () => {
-  const withheld = [{ kind: 'resource', key: 'test://Host/secret', why: 'differs' }] as const;
+  const withheld = [
+    { kind: 'resource', key: 'test://Host/secret', why: 'differs' },
+    { kind: 'resource', key: 'test://host/view?id=7', why: 'differs' },
+  ] as const;
   const listed = resource('test://host/./secret');
   const catalog = catalogOf(view([upstream('a')]), { a: { withheld, resources: [listed] } });
   for (const uri of [
@@ -393,10 +396,11 @@ test('no spelling of the URI of a withheld resource leads to it', () => {
     'test://host/secret?x',
     'test://host/other/%2e%2e/secret',
     'test://host/100%',
+    'test://host/view/?id=7',
   ]) {
     assert.deepEqual(resolveResource(catalog, `a+${uri}`), NONE, uri);
   }
-  for (const uri of ['test://host/other', 'test://host/secret2', 'test://host/./secret']) {
+  for (const uri of ['test://host/other', 'test://host/secret2', 'test://host/./secret', 'test://host/view?id=8']) {
     assert.deepEqual(resolveResource(catalog, `a+${uri}`), one('a', uri));
   }
 });
