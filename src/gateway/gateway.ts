@@ -344,10 +344,11 @@ export class Gateway implements Front {
     return params === undefined || session.onProgress(params);
   }
 
-  /** Passes a message on to where the session was before. That may be this process, if the session has come back to it. */
+  /** Passes a message on to the processes that had the session before. This one is among them if the session has come back to it. */
   #passToFormer(session: Session, message: Notification | Response): void {
-    const earlier = this.#parts.sessions.leaving.of(session.id);
-    if (!earlier.some((left) => this.#takes(left, message))) void session.former?.handleMessage(session, message);
+    const { sessions } = this.#parts;
+    if (sessions.leaving.of(session.id).some((left) => this.#takes(left, message))) return;
+    for (const former of sessions.formersOf(session)) void former.handleMessage(session, message);
   }
 
   async handleLateMessage(
@@ -366,13 +367,10 @@ export class Gateway implements Front {
       recorder.message(latest.caller, latest, message);
       if (found.some((session) => this.#takes(session, message))) return;
     }
-    const handling = isEnd ? found.map((session) => sessions.leaving.end(session)) : [];
     // Two processes that have had the session in turn would pass it on for ever.
-    const formers = hops < MAX_HOPS ? new Set(found.map(({ former }) => former)) : [];
-    for (const former of formers) {
-      if (former !== undefined) handling.push(former.handleMessage(latest, message, hops + 1));
-    }
-    await Promise.all(handling);
+    const formers = hops < MAX_HOPS ? [...sessions.formersOf(latest)] : [];
+    const handling = isEnd ? found.map((session) => sessions.leaving.end(session)) : [];
+    await Promise.all([...handling, ...formers.map((former) => former.handleMessage(latest, message, hops + 1))]);
   }
 
   endSession(session: ClientSession): Promise<void> {

@@ -349,8 +349,8 @@ export class Sessions {
     // The store tells the owner that it has lost the session, and the sessions of a lost one stay open at upstreams.
     owners.release(session.ref);
     // Its requests in flight there are cancelled before its sessions at upstreams end: some servers go on with those of an ended session.
-    const ends = this.leaving.of(session.id).flatMap((left) => (left === session ? [] : [this.leaving.end(left)]));
-    if (session.former !== undefined) ends.push(session.former.handleMessage(session, SESSION_ENDED));
+    const ends = [...this.formersOf(session)].map((former) => former.handleMessage(session, SESSION_ENDED));
+    for (const left of this.leaving.of(session.id)) if (left !== session) ends.push(this.leaving.end(left));
     if (ends.length > 0) await resultWithin(Promise.all(ends), FORMER_MS);
     this.leaving.release(session);
     this.#release(session, false);
@@ -410,6 +410,12 @@ export class Sessions {
   /** Returns the sessions of this id that were given away and may have requests in flight here: several if it has come back meanwhile. */
   findLeaving(id: string, principal: Principal, view: string): readonly Session[] {
     return this.leaving.of(id).filter((session) => this.#touchIfOwned(session, principal, view) !== undefined);
+  }
+
+  /** Returns the processes that had a session before, and may have requests of it in flight. It may have come back here from several. */
+  formersOf(session: Session): ReadonlySet<Owner> {
+    const formers = [session, ...this.leaving.of(session.id)].map(({ former }) => former);
+    return new Set(formers.filter((former) => former !== undefined));
   }
 
   /** Releases the sessions in memory whose ids are not valid any more. */

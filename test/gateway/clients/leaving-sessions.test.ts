@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { MAX_HOPS } from '../../../src/gateway/exchange/owners.ts';
+import { MAX_HOPS, SESSION_ENDED } from '../../../src/gateway/exchange/owners.ts';
+import type { Owner } from '../../../src/gateway/front/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../../support/core.ts';
@@ -57,6 +58,38 @@ test('a session that comes back finds its requests in the process that gave it a
     [...sessions.all()].filter(({ inFlight }) => inFlight.size > 0),
     [],
   );
+});
+
+// R10
+test('a session that comes back finds its requests in the process before, too', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  const join = processes.join.bind(processes);
+  const passed: string[] = [];
+  const before: Owner = {
+    forward: () => Promise.reject(new Error('this process has no HTTP')),
+    handleModernRequest: () => assert.fail('a modern request'),
+    handleMessage: async (_session, message) => {
+      passed.push(message.kind === 'notification' ? message.method : message.id);
+    },
+  };
+  const formers = [before];
+  // A process that has given a session away with requests in flight is its former process itself.
+  processes.join = () => ({ ...join(), formerOf: () => formers.pop() });
+  await using gateway = await testCore({ up: {} }, {}, processes);
+  const { gateway: front } = gateway.core;
+  const { id, caller } = (await gateway.connect()).session;
+  const comeBack = async () => {
+    gateway.core.handOver();
+    assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+    const session = await front.findSession(id, caller.principal, caller.view);
+    assert.ok(session !== undefined);
+    return session;
+  };
+  await comeBack();
+  const session = await comeBack();
+  front.handleResponse(session, { kind: 'result', id: 'asked before', result: '{}' });
+  await front.endSession(session);
+  assert.deepEqual(passed, ['asked before', SESSION_ENDED.method]);
 });
 
 // R10
