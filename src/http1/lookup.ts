@@ -19,7 +19,7 @@ const askSystem: Resolve = (host) =>
 /**
  * Returns a function that asks for a name once, however many wait for its addresses.
  *
- * Node looks two names up at a time, and cannot end that. Further attempts at a name without an answer would hold up all other names.
+ * Node looks a few names up at a time, and cannot end that. Further attempts at a name without an answer would hold up all other names.
  */
 export function sharing(resolve: Resolve): Resolve {
   const pending = new Map<string, ReturnType<Resolve>>();
