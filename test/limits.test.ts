@@ -79,6 +79,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/clients/session.ts MAX_STEPS',
     'gateway/handles/sealer.ts MAX_MISSING',
     'gateway/lists/built-catalogs.ts MAX_CATALOGS',
+    'gateway/lists/list-fetches.ts MAX_FAILURES',
     'gateway/lists/list-refresher.ts MAX_SLOW',
     'gateway/lists/stored-offers.ts MAX_ABSENT',
     'gateway/questions/sampling-budget.ts MAX_QUESTIONS',

@@ -63,7 +63,7 @@ for (const era of ['legacy', 'modern'] as const) {
     const robot = { authorization: `Bearer ${API_KEY}` };
     const before = guard.requests.length;
     const refused = await modernPost(gateway.url, 'tools/call', TOOL, { headers: robot });
-    assert.match(refused.text, /"error"/);
+    assert.match(refused.text, /the caller has to sign in again, with an access token/);
     assert.equal(guard.requests.length, before, 'nothing was sent for a caller without a token');
     const { text } = await send(`${gateway.operatorUrl}/status`, {});
     assert.equal(JSON.parse(text).upstreams[0].state, 'ready', 'one caller says nothing about the upstream');
@@ -136,30 +136,35 @@ test('tokens of one principal with different scopes share nothing at an upstream
   assert.match((await callWith('write')).text, /rate-limited/, 'quotas are those of the person');
 });
 
-test('a caller whose token was refused calls at once with another one', LIMIT, async () => {
-  await using issuer = await startExchangeIssuer();
-  await using behind = await startEverything();
-  const { id: clientId, secret: clientSecret } = issuer.client;
-  const auth = { kind: 'exchange', issuer: issuer.issuer, clientId, clientSecret };
-  const up = { url: behind.url, prefix: '', rawUris: true, auth };
-  // The issuer exchanges no token for "other".
-  const jwt = [{ issuer: issuer.issuer, jwksUrl: issuer.jwksUrl, audiences: ['gateway', 'other'] }];
-  await using gateway = await openGateway({ up }, { auth: { jwt } });
-  const callWith = async (token: string) => {
-    const headers = { authorization: `Bearer ${token}` };
-    return (await modernPost(gateway.url, 'tools/call', TOOL, { headers })).text;
-  };
-  const refused = await issuer.tokenFor('ann', 'other');
-  // Each refusal makes the pause longer than the test waits.
-  for (let times = 0; times < 8; times++) {
-    await callWith(refused);
-    await callWith(await issuer.tokenFor('ann', 'other', ''));
-  }
-  assert.match(await callWith(refused), /the caller has to sign in again/);
-  // An alert about starts that fail is about the upstream, not about the tokens of callers.
-  assert.match(await gateway.metrics(), /^linkspan_upstream_start_failures_total\{upstream="up"\} 0$/m);
-  assert.match(await callWith(await issuer.tokenFor('ann', 'gateway')), /Echo: hi/);
-});
+for (const prefix of ['', 'up__']) {
+  test(`a caller whose token was refused calls at once with another one: prefix "${prefix}"`, LIMIT, async () => {
+    await using issuer = await startExchangeIssuer();
+    await using behind = await startEverything();
+    const { id: clientId, secret: clientSecret } = issuer.client;
+    const auth = { kind: 'exchange', issuer: issuer.issuer, clientId, clientSecret };
+    const up = { url: behind.url, prefix, rawUris: true, auth };
+    // The issuer exchanges no token for "other".
+    const jwt = [{ issuer: issuer.issuer, jwksUrl: issuer.jwksUrl, audiences: ['gateway', 'other'] }];
+    await using gateway = await openGateway({ up }, { auth: { jwt, apiKeys } });
+    const callWith = async (token: string) => {
+      const headers = { authorization: `Bearer ${token}` };
+      const params = { ...TOOL, name: `${prefix}echo` };
+      return (await modernPost(gateway.url, 'tools/call', params, { headers })).text;
+    };
+    for (let times = 0; times < 2; times++)
+      assert.match(await callWith(API_KEY), /sign in again, with an access token.*"retryable":false/s);
+    const refused = await issuer.tokenFor('ann', 'other');
+    // Each refusal makes the pause longer than the test waits.
+    for (let times = 0; times < 8; times++) {
+      await callWith(refused);
+      await callWith(await issuer.tokenFor('ann', 'other', ''));
+    }
+    assert.match(await callWith(refused), /the caller has to sign in again/);
+    // An alert about starts that fail is about the upstream, not about the tokens of callers.
+    assert.match(await gateway.metrics(), /^linkspan_upstream_start_failures_total\{upstream="up"\} 0$/m);
+    assert.match(await callWith(await issuer.tokenFor('ann', 'gateway')), /Echo: hi/);
+  });
+}
 
 // O-049
 for (const [era, status] of [

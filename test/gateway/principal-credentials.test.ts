@@ -5,6 +5,7 @@ import { GatewayError } from '../../src/errors.ts';
 import { LIMITS } from '../../src/limits.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
+import { NeedsAuthorizationError } from '../../src/upstream/rpc/needs-authorization-error.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { stopTime } from '../support/stopped-time.ts';
@@ -62,6 +63,41 @@ test('refused credentials of one principal leave the upstream ready for the othe
   assert.equal((await anna.result('tools/call', toolCall('up__of_anna')))['for'], 'anna');
   assert.deepEqual([state()?.phase, state()?.attempts], ['ready', 0]);
 });
+
+for (const phase of ['configured', 'ready'] as const) {
+  test(`a call of a principal without credentials says why at once: upstream ${phase}`, TIMEOUT, async () => {
+    let isSignedIn = false;
+    const memory = memoryUpstream({
+      lists: { tools: [{ name: 'echo', inputSchema: { type: 'object' } }] },
+      start: async ({ audience }) => {
+        if (audience !== 'bert' || isSignedIn) return;
+        const detail = { message: 'bert has to sign in again', executed: 'no', retryable: false } as const;
+        throw new GatewayError('upstream-unavailable', detail, new NeedsAuthorizationError('none'));
+      },
+      request: (peer, request) => peer.send(result(request, { for: peer.audience })),
+    });
+    await using gateway = await testCore({ up: { memory, target: TARGET, credentials: 'principal' } });
+    if (phase === 'ready') {
+      const anna = await gateway.connect({ principal: principal('anna') });
+      await anna.result('tools/call', toolCall('up__echo'));
+    }
+    const bert = await gateway.connect({ principal: principal('bert') });
+    const names = ['up__echo', 'up__other'].flatMap((name) => [name, name]);
+    const first = await bert.request('tools/call', toolCall('up__echo'));
+    const others = await Promise.all(names.map((name) => bert.request('tools/call', toolCall(name))));
+    for (const { answer } of [first, ...others]) {
+      const error = answer.kind === 'error' ? answer.error : undefined;
+      assert.match(error?.message ?? '', /bert has to sign in again/);
+      const data = { code: 'upstream-unavailable', executed: 'no', retryable: false, upstream: 'up' };
+      assert.partialDeepStrictEqual(error?.data, data);
+    }
+    assert.equal(gateway.core.upstreams.get('up')?.lifecycle.phase, phase);
+    isSignedIn = true;
+    assert.equal((await bert.result('tools/call', toolCall('up__echo')))['for'], 'bert');
+    const { answer } = await bert.request('tools/call', toolCall('up__other'));
+    assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__other');
+  });
+}
 
 test('lists of one principal that could not be read are read again after 5 s', TIMEOUT, async (t) => {
   let isFailing = true;

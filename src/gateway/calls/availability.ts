@@ -6,6 +6,7 @@ import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import { isFailed, isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
+import { reasonOf } from '../../upstream/start-failure.ts';
 
 export type LifecycleOf = (upstream: string) => Lifecycle | undefined;
 
@@ -47,10 +48,11 @@ function namedIn({ method, params }: Request): { readonly name: string | undefin
 }
 
 /**
- * Returns the failure of a request whose name has the prefix of an upstream that cannot answer. The upstream is not up, or is being listed
- * for the first time. Returns undefined if there is no such upstream, so that the name is unknown.
+ * Returns the failure of a request whose name has the prefix of an upstream that cannot answer. The upstream is not up, is being listed for the
+ * first time, or could not be listed for the principal. Returns undefined if there is no such upstream, so that the name is unknown.
  *
  * @param nowMs monotonic.
+ * @param failureOf returns the failure to list an upstream for the principal of the request.
  */
 export function unavailableOwner(
   view: View,
@@ -58,10 +60,16 @@ export function unavailableOwner(
   request: Request,
   nowMs: number,
   isBeingListed = false,
+  failureOf: (upstream: string) => GatewayError | undefined = () => undefined,
 ): GatewayError | undefined {
   const upstream = ownerOf(view, request);
   const lifecycle = upstream === undefined ? undefined : lifecycleOf(upstream);
-  if (upstream === undefined || lifecycle === undefined || (isUp(lifecycle) && !isBeingListed)) return undefined;
+  if (upstream === undefined || lifecycle === undefined) return undefined;
+  // The state of the upstream, which has a reason for all clients, goes first.
+  const isUsable = !isFailed(lifecycle) && lifecycle.phase !== 'stopped' && !isBeingListed;
+  const failure = isUsable ? failureOf(upstream) : undefined;
+  if (failure !== undefined) return notListed(upstream, failure);
+  if (isUp(lifecycle) && !isBeingListed) return undefined;
   const { name, kind } = namedIn(request);
   const message = `${kind} "${name}" belongs to upstream "${upstream}", which ${stateText(lifecycle, nowMs)}`;
   return new GatewayError('upstream-unavailable', {
@@ -71,6 +79,13 @@ export function unavailableOwner(
     // An operator has to correct its credentials.
     retryable: !isPermanent(lifecycle) && lifecycle.phase !== 'needs-authorization',
   });
+}
+
+/** Returns the failure of a request to an upstream that could not be listed. The request was not sent, whatever became of the listing. */
+function notListed(upstream: string, failure: GatewayError): GatewayError {
+  const { retryable = true } = failure.detail;
+  const detail = { upstream, message: reasonOf(failure), executed: 'no', retryable } as const;
+  return new GatewayError('upstream-unavailable', detail, failure);
 }
 
 /** Returns the upstream whose prefix a name or URI has; undefined if there is none, or more than one. */

@@ -119,7 +119,10 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     if (verdict !== undefined) gate.report(verdict);
     if (to.kind === 'upstream') return await this.#era.call(one, client, to);
     if (verdict?.lacking !== undefined) throw to.error;
-    throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now(), isBeingListed) ?? to.error;
+    const { view } = client.catalog;
+    const failureOf = (upstream: string) => listRefresher.failedListing(holder, upstream)?.error;
+    const nowMs = performance.now();
+    throw unavailableOwner(view, lifecycleOf, request, nowMs, isBeingListed, failureOf) ?? to.error;
   }
 
   /**

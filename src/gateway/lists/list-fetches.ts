@@ -1,9 +1,12 @@
 import { availableParallelism } from 'node:os';
 import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, toGatewayError } from '../../errors.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
+import { getOrMake, setLatest } from '../../map-entries.ts';
 import type { Era } from '../../protocol/revisions.ts';
+import { EVERYBODY } from '../../upstream/connection-key.ts';
 import { isFailed } from '../../upstream/lifecycle/lifecycle.ts';
+import { lacksCredentials } from '../../upstream/link/era-evidence.ts';
 import type { ClientFeatures } from '../../upstream/link/link.ts';
 import { workTurn } from '../../work-turn.ts';
 import type { Upstream } from '../exchange/connection-holder.ts';
@@ -13,6 +16,9 @@ import type { StartRecords } from './start-records.ts';
 /** Processes that start at the same time. Each uses about half a core for a second. */
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
+
+/** The largest number of failures of an upstream that are remembered. */
+const MAX_FAILURES = 1_024;
 
 /** A client that an upstream is listed for. */
 export interface ListingClient extends ClientFeatures {
@@ -29,6 +35,15 @@ interface Fetch {
   readonly queueFor: (principal: string) => void;
 }
 
+/** The end of a fetch of the lists of one principal, if it has failed. */
+export interface FailedFetch {
+  readonly error: GatewayError;
+  /** True if the credentials of the principal are the cause, which a repetition does not change. */
+  readonly isRefused: boolean;
+  /** Monotonic. */
+  readonly atMs: number;
+}
+
 /** Fetches lists of upstreams, a bounded number at a time. Requests for the same lists share a fetch. */
 export class ListFetches {
   readonly #records: StartRecords;
@@ -38,6 +53,8 @@ export class ListFetches {
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** Queued and running fetches, by {@link fetchIdOf}. */
   readonly #fetches = new Map<string, Fetch>();
+  /** The last fetches of the lists of single principals, by upstream, then as {@link #fetches}. The state of the upstream has no failure of one principal. */
+  readonly #failed = new WeakMap<Upstream, Map<string, FailedFetch>>();
 
   /** @param records get the outcome of each fetch. @param onFetched runs after each fetch that succeeds. */
   constructor(records: StartRecords, onFetched: (fetchId: string) => void, onLimit: (limit: LimitName) => void) {
@@ -56,6 +73,11 @@ export class ListFetches {
     return running?.upstream === upstream ? running : undefined;
   }
 
+  /** Returns the failure of the last fetch of the lists of one principal; undefined if it has succeeded, or another one has begun. */
+  failed(upstream: Upstream, fetchId: string): FailedFetch | undefined {
+    return this.#failed.get(upstream)?.get(fetchId);
+  }
+
   #startsOf({ config }: Upstream): StartQueue {
     return config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
   }
@@ -66,7 +88,8 @@ export class ListFetches {
   }
 
   /**
-   * Resolves with true if the lists were fetched. The upstream's state has the reason of a failure.
+   * Resolves with true if the lists were fetched. The upstream's state has the reason of a failure, unless the lists are those of one
+   * principal; see {@link failed}.
    *
    * @throws {GatewayError} `overloaded`, at once, if too many fetches wait.
    */
@@ -85,6 +108,7 @@ export class ListFetches {
       this.#onLimit(full);
       throw tooManyWaiting(full);
     }
+    this.#failed.get(upstream)?.delete(id);
     const records = this.#records;
     const { promise: listed, resolve } = Promise.withResolvers<void>();
     let isBegun = false;
@@ -113,7 +137,8 @@ export class ListFetches {
           this.#onFetched(id);
           return true;
         },
-        () => {
+        (thrown: unknown) => {
+          if (key.audience !== EVERYBODY) this.#keep(upstream, id, toGatewayError(thrown));
           if (isFailed(upstream.lifecycle) && !upstream.isRetired) records.record(upstream.id, true);
           return false;
         },
@@ -124,6 +149,13 @@ export class ListFetches {
     this.#fetches.set(id, { upstream, fetched, queueFor });
     queueFor(principal);
     return fetched;
+  }
+
+  #keep(upstream: Upstream, fetchId: string, error: GatewayError): void {
+    const failed = getOrMake(this.#failed, upstream, () => new Map<string, FailedFetch>());
+    const { cause } = error;
+    const isRefused = lacksCredentials(error) || (cause instanceof GatewayError && lacksCredentials(cause));
+    setLatest(failed, fetchId, { error, isRefused, atMs: performance.now() }, MAX_FAILURES);
   }
 }
 

@@ -4,13 +4,14 @@ import { withUnlisted } from '../../catalog/merge.ts';
 import { upstreamIn } from '../../catalog/view.ts';
 import type { Settings } from '../../config/values/config.ts';
 import type { RawObject } from '../../json/json.ts';
+import { EVERYBODY } from '../../upstream/connection-key.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { resultWithin, settlesWithin } from '../../deadline.ts';
 import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream } from '../exchange/connection-holder.ts';
 import { ListAges } from './list-ages.ts';
-import { fetchIdOf, ListFetches, type ListingClient, offerKeyFor } from './list-fetches.ts';
+import { type FailedFetch, fetchIdOf, ListFetches, type ListingClient, offerKeyFor } from './list-fetches.ts';
 import { GATEWAY } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
@@ -217,7 +218,8 @@ export class ListRefresher {
    * @param waitedMs the time that the request has waited for lists already.
    */
   async awaitFirstLists(holder: ConnectionHolder, upstreamId: string, waitedMs: number): Promise<boolean> {
-    const renewal = this.#renewFromDisk(holder, upstreamId);
+    const askedMs = performance.now() - waitedMs;
+    const renewal = this.#renewFromDisk(holder, upstreamId) ?? this.#ownListing(holder, upstreamId, askedMs);
     const listing = renewal ?? this.#firstListing(holder, upstreamId);
     if (listing === undefined) return false;
     const leftMs = this.#parts.settings().lists.waitMs - waitedMs;
@@ -236,14 +238,43 @@ export class ListRefresher {
     return isRead || !this.#ages.areFresh(upstream, key) ? undefined : this.#fetches.fetch(upstream, client);
   }
 
+  /**
+   * Returns the failure of the last listing for the principal of a holder. Undefined if there is none, if the upstream does not get its credentials,
+   * or if the holder has lists of it.
+   */
+  failedListing(holder: ConnectionHolder, upstreamId: string): FailedFetch | undefined {
+    const upstream = this.#parts.upstreams.get(upstreamId);
+    if (upstream === undefined || this.#hasLists(holder, upstream)) return undefined;
+    return this.#fetches.failed(upstream, fetchIdOf(upstream, offerKeyFor(upstream, listingClient(upstream, holder))));
+  }
+
+  /**
+   * Returns the fetch of the lists of a principal for a holder without lists, if it runs. Begins another one after a refusal before this request, since
+   * the principal may have got another token.
+   */
+  #ownListing(holder: ConnectionHolder, upstreamId: string, askedMs: number): Promise<boolean> | undefined {
+    const upstream = this.#parts.upstreams.get(upstreamId);
+    if (upstream === undefined || this.#hasLists(holder, upstream)) return undefined;
+    const client = listingClient(upstream, holder);
+    const key = offerKeyFor(upstream, client);
+    if (key.audience === EVERYBODY) return undefined;
+    const fetchId = fetchIdOf(upstream, key);
+    const failed = this.#fetches.failed(upstream, fetchId);
+    const isDue = failed?.isRefused === true && failed.atMs < askedMs;
+    return isDue ? this.#fetches.fetch(upstream, client) : this.#fetches.running(upstream, fetchId);
+  }
+
+  #hasLists({ era, capabilityKey, principal, ownOffers }: ConnectionHolder, upstream: Upstream): boolean {
+    const key = { era, capabilityKey, audience: upstream.audienceOf(principal) };
+    return ownOffers.has(upstream.id) || this.#parts.offers.offerFor(upstream.id, key) !== undefined;
+  }
+
   /** Returns a promise of the end of a running listing. Undefined if none runs, the upstream is not up, or the holder has lists of it. */
   #firstListing(holder: ConnectionHolder, upstreamId: string): Promise<void> | undefined {
-    const { upstreams, offers } = this.#parts;
-    const upstream = upstreams.get(upstreamId);
-    if (upstream === undefined || !isUp(upstream.lifecycle) || holder.ownOffers.has(upstreamId)) return undefined;
-    const { era, capabilityKey, principal } = holder;
+    const upstream = this.#parts.upstreams.get(upstreamId);
+    if (upstream === undefined || !isUp(upstream.lifecycle) || this.#hasLists(holder, upstream)) return undefined;
+    const { era, principal } = holder;
     const audience = upstream.audienceOf(principal);
-    if (offers.offerFor(upstreamId, { era, capabilityKey, audience }) !== undefined) return undefined;
     const listings = [listingClient(upstream, holder), NO_FEATURES].flatMap(
       (features) => upstream.runningRefresh(era, features, audience) ?? [],
     );
