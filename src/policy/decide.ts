@@ -227,7 +227,9 @@ function isKnown(outcomes: Outcomes): boolean {
 
 function variablesOf(endpoint: string, identity: Subject['identity'], item: Item): Variables {
   const { kind, name, upstream, hints } = item;
-  return { ...identity, endpoint, upstream, tool: { kind, name, ...hints } };
+  const variables = { ...identity, endpoint, upstream, tool: { kind, name, ...hints } };
+  // A resource is read without arguments, so lists know that there are none.
+  return kind === 'resource' || kind === 'template' ? { ...variables, args: {} } : variables;
 }
 
 function outcomesOf({ when }: Rule, { subject, item }: ItemRules, { arguments: given, now }: CallFacts): Outcomes {

@@ -356,6 +356,27 @@ test('rights to an item decide about each of its calls, and keep what was listed
   assert.deepEqual([toSet.listed.effect, ...decided], ['depends', 'allow', 'deny', 'deny', 'allow']);
 });
 
+// SEC-08
+test('a condition about arguments decides about resources before a call', () => {
+  const cases = [
+    { when: 'args.n == 1', listed: 'deny' },
+    { when: '!has(args.n)', listed: 'allow' },
+    { when: 'size(args) > 0 || upstream == "b"', listed: 'deny' },
+    { when: 'args.exists(k, k == "n")', listed: 'deny' },
+    { when: '!has(args.n) && now.getHours() > 12', listed: 'depends' },
+  ];
+  for (const { when, listed } of cases) {
+    const rights = new Policy(accessOf({ r: { upstreams: ['a'], when } }, [ANYONE])).rightsOf(keyOf('ada'), '');
+    for (const kind of ['resource', 'template'] as const) {
+      const one = rights.to(item(kind, 'a', 'vip://x'));
+      assert.equal(one.listed.effect, listed, when);
+      if (listed !== 'depends') assert.equal(one.decideCall(undefined, NOW).effect, listed, when);
+    }
+    // Clients may send arguments that a prompt does not declare.
+    for (const kind of ['tool', 'prompt'] as const) assert.equal(rights.decide(item(kind, 'a', 'x')).effect, 'depends');
+  }
+});
+
 const NAMES = ['get', 'get_all', 'set', 'delete', 'x'];
 const GLOBS = ['*', 'get*', '*_all', 'set', 'delete', '?'];
 const UPSTREAMS = ['a', 'b'];

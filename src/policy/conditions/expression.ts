@@ -38,6 +38,7 @@ export const ARGS: ReadonlySet<string> = new Set(['args']);
 /** The properties of an expression that follow from its text. */
 export interface Facts {
   readonly readsArgs: boolean;
+  readonly readsNow: boolean;
   /** True if it reads the principal, its claims or its client. */
   readonly readsIdentity: boolean;
   /** True if it may read the scopes of the principal. */
@@ -164,6 +165,7 @@ export function factsOf(ast: ASTNode): Facts {
   visit(ast, LATE, false);
   return {
     readsArgs: reads(ast, ARGS),
+    readsNow: reads(ast, new Set(['now'])),
     readsScopes: readsScopes(ast),
     readsIdentity: reads(ast, new Set(['principal', 'claims', 'client'])),
     readsTool: reads(ast, new Set(['tool'])),

@@ -49,7 +49,7 @@ export interface ArgumentSize {
 /** A condition of a rule. */
 export interface When extends Pick<Facts, 'readsArgs' | 'readsIdentity' | 'readsScopes' | 'readsTool' | 'members'> {
   /**
-   * Returns the possible outcomes. The parts that read `args` or `now` are unknown without them; with both, there is one outcome.
+   * Returns the possible outcomes. The parts that read `args` or `now` are unknown without them; with all that it reads, there is one outcome.
    *
    * @param size of `args`. A condition with a macro fails if it is too large.
    */
@@ -193,7 +193,7 @@ function partOf(environment: Environment, node: ASTNode): Part {
 }
 
 function compiled(early: Part, whole: ParseResult, facts: Facts): When {
-  const { readsArgs, readsIdentity, readsScopes, readsTool, members, hasMacro } = facts;
+  const { readsArgs, readsNow, readsIdentity, readsScopes, readsTool, members, hasMacro } = facts;
   return {
     readsArgs,
     readsIdentity,
@@ -201,7 +201,8 @@ function compiled(early: Part, whole: ParseResult, facts: Facts): When {
     readsTool,
     members,
     outcomes: (variables, size) => {
-      if (variables.now === undefined || variables.args === undefined) return earlyOutcomes(early, variables);
+      const isEarly = variables.args === undefined || (readsNow && variables.now === undefined);
+      if (isEarly) return earlyOutcomes(early, variables);
       const isTooLarge = size !== undefined && (size.values > MAX_MACRO_VALUES || size.chars > MAX_MACRO_CHARS);
       return hasMacro && readsArgs && isTooLarge ? FAILS : evaluate(whole, variables);
     },
