@@ -12,6 +12,7 @@ import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream } from '../exchange/connection-holder.ts';
 import { ListAges } from './list-ages.ts';
 import { type FailedFetch, fetchIdOf, ListFetches, type ListingClient, offerKeyFor } from './list-fetches.ts';
+import { ListeningRetries } from './listening-retries.ts';
 import { GATEWAY } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
@@ -67,6 +68,7 @@ export class ListRefresher {
   readonly #parts: ListRefresherParts;
   readonly #fetches: ListFetches;
   readonly #ages: ListAges;
+  readonly #retries: ListeningRetries;
   /** The last check of each holder. Requests during a check wait for it. */
   #recent = new WeakMap<ConnectionHolder, ListCheck>();
   /** Upstreams that were not listed in time for clients with certain capabilities, by the id of the fetch. */
@@ -76,6 +78,8 @@ export class ListRefresher {
     this.#parts = parts;
     this.#fetches = new ListFetches(parts.records, (fetchId) => this.#slow.delete(fetchId), parts.onLimit);
     this.#ages = new ListAges(parts.offers, parts.records);
+    const fetch = (upstream: Upstream, client: ListingClient) => this.#fetchIfStale(upstream, client);
+    this.#retries = new ListeningRetries(this.#fetches, fetch);
   }
 
   /**
@@ -293,6 +297,7 @@ export class ListRefresher {
       const isKnown = await offers.load(id, key);
       const fetched = this.#fetchIfStale(upstream, client);
       this.#beginCommonLists(upstream, client);
+      if (fetched !== undefined) void this.#retries.onFetch(holder, upstream, client, fetched);
       if (isKnown || fetched === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
       const fetchId = fetchIdOf(upstream, key);

@@ -78,7 +78,7 @@ export class ChangedLists {
     else this.#sharedListings.onChanged(link);
   }
 
-  /** Lists an upstream after a change that it has reported on a link for all clients. The upstream repeats a listing that fails. */
+  /** Lists an upstream after a change that it has reported on a link for all clients. The upstream repeats a listing for everybody that fails. */
   async #listShared(link: Link, onBegin: () => void): Promise<ListingOutcome> {
     onBegin();
     const { upstreams, offers, log } = this.#parts;
@@ -95,8 +95,9 @@ export class ChangedLists {
       this.#announceReported(link, this.#sharedHolders(link), false);
       return outcome();
     } catch (thrown) {
-      this.#reported.delete(link);
       log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+      if (link.audience !== EVERYBODY) return 'failed';
+      this.#reported.delete(link);
       return outcome();
     }
   }
