@@ -19,6 +19,8 @@ export function statedMs({ offer: { caching }, ttlMs }: KeptOffer): number {
 /** The offers of one upstream that are in memory, the least recently listed first. */
 export class KeptOffers {
   readonly #byKey = new Map<string, KeptOffer>();
+  /** False if no connection declares the capabilities of clients. Then there are only offers for clients of any capabilities. */
+  areByCapabilities = true;
   /** The era that the upstream is known not to support. Its offers of that era are outdated. */
   withoutEra: Era | undefined;
   /** Those that single connections have for themselves. */
@@ -74,6 +76,11 @@ export class KeptOffers {
   inUse(): readonly Offer[] {
     const kept = [...this.#byKey.values()].filter(({ key }) => key.era !== this.withoutEra);
     return [...kept.map(({ offer }) => offer), ...this.own];
+  }
+
+  /** Returns whether clients may get an offer of this key. */
+  isUsable({ capabilityKey }: OfferKey): boolean {
+    return this.areByCapabilities || capabilityKey === '';
   }
 
   /** Keeps an offer as the last to be removed. */

@@ -6,6 +6,7 @@ import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
 import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { Config } from '../../config/values/config.ts';
+import type { Isolation } from '../../config/values/upstream-config.ts';
 import { readDefinitions } from '../../lock/definition.ts';
 import type { OfferStore } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
@@ -57,7 +58,8 @@ export class Offers {
 
   /**
    * Applies a new config. The views must be updated before. Removes the offers of removed upstreams, and of upstreams with another target,
-   * which are other servers. Returns the ids of upstreams without offers in memory, whose last good ones {@link restore} reads.
+   * which are other servers. Removes those for certain capabilities if connections are shared from now on. Returns the ids of upstreams
+   * without offers in memory, whose last good ones {@link restore} reads.
    */
   setConfig(config: Config): ReadonlySet<string> {
     const targets = new Map(config.upstreams.map((upstream) => [upstream.id, targetText(upstream)]));
@@ -69,11 +71,20 @@ export class Offers {
       this.#offers.set(id, new KeptOffers());
       this.stored.setTarget(id, target);
     }
+    for (const { id, isolation } of config.upstreams) this.#setIsolation(id, isolation);
     this.#version++;
     this.#pins.setConfig(config);
     this.#catalogs.setConfig(config);
     for (const [id, offers] of this.#offers) this.#pins.report(id, offers.inUse());
     return fresh;
+  }
+
+  /** Removes offers that an upstream has made for certain capabilities, if its connections do not declare those of clients any more. */
+  #setIsolation(upstream: string, isolation: Isolation): void {
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined) return;
+    offers.areByCapabilities = isolation !== 'shared';
+    for (const { key } of offers.values()) if (!offers.isUsable(key)) this.#remove(upstream, offers, key);
   }
 
   /** Removes everything about an upstream from memory. Its last good offers stay on disk: it may come back. */
@@ -199,12 +210,13 @@ export class Offers {
   async load(upstream: string, key: OfferKey): Promise<boolean> {
     const offers = this.#offers.get(upstream);
     if (offers === undefined || offers.get(key) !== undefined) return true;
-    if (this.stored.isAbsent(upstream, key)) return false;
+    if (!offers.isUsable(key) || this.stored.isAbsent(upstream, key)) return false;
     const offer = await this.stored.read(upstream, key);
     if (offer !== undefined) await this.readDefinitions(upstream, offer);
     if (offers.get(key) !== undefined) return true;
     // It may have been removed while it was read.
-    if (this.#offers.get(upstream) !== offers || this.stored.isAbsent(upstream, key)) return false;
+    if (this.#offers.get(upstream) !== offers || !offers.isUsable(key) || this.stored.isAbsent(upstream, key))
+      return false;
     if (offer === undefined) {
       this.stored.setAbsent(upstream, key);
       return false;

@@ -193,7 +193,7 @@ export class ChangedLists {
     const { offers, holders, upstreams } = this.#parts;
     // A repeated listing finds other upstreams and holders than the first one.
     const upstream = upstreams.get(upstreamId);
-    if (upstream === undefined) return;
+    if (upstream === undefined || !upstream.listsByCapabilities) return;
     const holder = [...holders].find(
       (one) =>
         one.capabilityKey === key.capabilityKey &&
