@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { LOCAL } from '../../../src/policy/principal.ts';
+import { META } from '../../../src/protocol/meta.ts';
 import { stream } from '../../fixtures/servers/http-harness.ts';
 import { TestClient, testCore } from '../../support/core.ts';
 import { legacyUpstream, modernUpstream, type Served, type ServerScript } from '../../support/http-upstream.ts';
+import { membersOf } from '../../support/members.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -70,6 +72,30 @@ test('the only client, with capabilities, hears of the first change of a modern 
   tools.push(tool('new'));
   upstream.notify(TOOLS_CHANGED);
   await waitUntil(async () => JSON.stringify(await client.result('tools/list')).includes('up__new'));
+  listen.call.close();
+  await listen.reply;
+});
+
+test('a reported change of items for clients with certain capabilities reaches these clients', TIMEOUT, async () => {
+  const asking = [tool('old')];
+  await using upstream = await modernUpstream({
+    capabilities: { tools: { listChanged: true } },
+    answers: {
+      'tools/list': ({ meta }) => {
+        const asks = membersOf(meta[META.clientCapabilities])['elicitation'] !== undefined;
+        return { resultType: 'complete', tools: asks ? asking : [], ttlMs: 0, cacheScope: 'private' };
+      },
+    },
+  });
+  await using gateway = await testCore({ up: upstream.config });
+  const client = new ModernClient(gateway, CAPABILITIES);
+  const listen = client.request('subscriptions/listen', { notifications: { toolsListChanged: true } });
+  await client.result('tools/list');
+  await waitUntil(() => upstream.listens().length > 0 && upstream.requests('tools/list').length === 2);
+  asking.push(tool('new'));
+  upstream.notify(TOOLS_CHANGED);
+  await waitUntil(() => listen.messages.length > 1);
+  assert.match(JSON.stringify(await client.result('tools/list')), /up__new/);
   listen.call.close();
   await listen.reply;
 });

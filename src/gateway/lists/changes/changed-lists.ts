@@ -92,6 +92,9 @@ export class ChangedLists {
       // A server reports what it registers after its start. Another connection would report it again.
       if (link.connection.isClosed && !link.hasAnsweredCall) return 'equal';
       await upstream.refresh(link.era, link, link.audience);
+      // The change may be one of items that only clients with certain capabilities get.
+      const mayConcernSome = link.capabilityKey === '' && !upstream.isProcess && outcome() === 'equal';
+      if (mayConcernSome) await this.refreshVariants(link.upstream, link);
       this.#announceReported(link, this.#sharedHolders(link), false);
       return outcome();
     } catch (thrown) {
