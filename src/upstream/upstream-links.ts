@@ -165,10 +165,7 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
   }
 }
 
-/**
- * Returns whether a link is for the user with this place. In the era of a link that began to open before its era was known, users who had one
- * key until then may have different ones.
- */
+/** Returns whether a link is for the user with these places. One that turned out to be of another era than expected may be for another user. */
 export function isPlaced({ place, era }: Pick<Link, 'place' | 'era'>, placeIn: (era: Era) => LinkPlace): boolean {
   return place.key === placeIn(era).key;
 }

@@ -177,7 +177,7 @@ export class Upstream<Context, User extends LinkUser> {
     const audience = this.audienceOf(principal);
     const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, placeIn, span };
     let link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
-    if (!isPlaced(link, placeIn)) link = await this.#getLink(need);
+    while (!isPlaced(link, placeIn)) link = await this.#getLink(need);
     link.users.add(user);
     this.#links.unclaim(link);
     this.#hasServed = true;
@@ -232,10 +232,9 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */
   closeIdleLinks(nowMs: number): void {
-    for (const link of this.#links.withoutReading()) {
+    for (const link of this.#links.withoutReading())
       if (this.#links.isDone(link)) void this.#discard(link, 'released');
       else if (isExpired(link, this.config, this.#hasServed, nowMs)) void this.#discard(link, 'idle');
-    }
   }
 
   /**
@@ -279,13 +278,15 @@ export class Upstream<Context, User extends LinkUser> {
     try {
       const placeIn = (era: Era) => discoveryPlace(this.#scope(era), capabilityKey, audience);
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, placeIn };
-      link = await this.#getLink(need);
-      if (!isPlaced(link, placeIn)) link = await this.#getLink(need);
+      do link = await this.#getLink(need);
+      while (!isPlaced(link, placeIn));
       // It is not idle while its server is asked.
       link.usedMs = performance.now();
       // The listing of a new process begins in the turn of its opening, before a client can adopt the process.
       const checking = this.#checks.beforeListing(link);
-      if (checking !== undefined && (await checking)) link = await this.#getLink(need);
+      if (checking !== undefined && (await checking))
+        do link = await this.#getLink(need);
+        while (!isPlaced(link, placeIn));
       this.#checks.onListing(link);
       const offerKey = { era: link.era, capabilityKey, audience };
       reading = this.list(link, clientCapabilities, () => this.#events.knownLists(this.id, offerKey));
@@ -359,12 +360,12 @@ export class Upstream<Context, User extends LinkUser> {
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
+  /** Returns the link by the key of the likely era. Its era may be another one, in which users with one key have different ones: see {@link isPlaced}. */
   #getLink(need: LinkNeed): Promise<Link<Context, User>> {
     const { key } = need.placeIn(this.#likelyEra(need.clientEra));
     const known = this.#links.find(key);
-    if (known !== undefined) return known;
-    const opening = this.#open(need).then((link) => this.#links.place(key, link));
-    this.#links.setOpening(key, opening);
+    const opening = known ?? this.#open(need).then((link) => this.#links.place(key, link));
+    if (known === undefined) this.#links.setOpening(key, opening);
     return opening;
   }
 
@@ -442,10 +443,9 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
-    for (const link of this.#links) {
+    for (const link of this.#links)
       if ((isSpare(link, this.config) || this.#links.isDone(link)) && this.#links.recordOf(link)?.isClaimed !== true)
         return () => this.#discard(link, 'released');
-    }
     return undefined;
   }
 

@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { RawObject } from '../../src/json/json.ts';
 import type { Principal } from '../../src/policy/principal.ts';
+import { NO_FEATURES } from '../../src/upstream/link/link.ts';
+import { json } from '../fixtures/servers/http-harness.ts';
 import { testCore, toolCall } from '../support/core.ts';
+import { modernUpstream, resultText } from '../support/http-upstream.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { SessionServer } from '../support/session-server.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const FORM = { elicitation: { form: {} } };
@@ -29,6 +36,73 @@ for (const isolation of ['session', 'principal', 'call'] as const) {
     }
   });
 }
+
+/** A server that describes itself twice as one of 2026-07-28, in two versions, and is then a legacy one with sessions. */
+async function becomingLegacy(accepting: Promise<void> = Promise.resolve()) {
+  const { promise: opening, resolve: onInitialize } = Promise.withResolvers<void>();
+  const ofModern = (capabilities: object) => {
+    const rest = { supportedVersions: ['2026-07-28'], ttlMs: 0, cacheScope: 'private' };
+    return { resultType: 'complete', capabilities: { tools: { listChanged: true }, ...capabilities }, ...rest };
+  };
+  const hellos = [ofModern({}), ofModern({ prompts: {} })];
+  const upstream = await modernUpstream({
+    tools: [{ name: 'say', inputSchema: { type: 'object' } }],
+    answers: {
+      'server/discover': (served) => {
+        const hello = hellos.shift();
+        if (hello === undefined) served.error(-32601, 'Method not found');
+        return hello;
+      },
+      initialize: ({ id, response }) => {
+        const serverInfo = { name: 'scripted', version: '1' };
+        const hello = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo };
+        onInitialize();
+        void accepting.then(() => {
+          response.setHeader('mcp-session-id', randomUUID());
+          json(response, resultText(id, hello));
+        });
+        return undefined;
+      },
+      'tools/call': ({ headers }) => ({ content: [{ type: 'text', text: String(headers['mcp-session-id']) }] }),
+      'notifications/initialized': ({ response }) => void response.writeHead(202).end(),
+      '': ({ response }) => void response.writeHead(405).end(),
+    },
+  });
+  return { ...upstream, config: { ...upstream.config, era: 'auto' } as const, opening };
+}
+
+// D6
+test('calls of principals share no session of a server that has become a legacy one', TIMEOUT, async () => {
+  const accepted = Promise.withResolvers<void>();
+  await using upstream = await becomingLegacy(accepted.promise);
+  await using gateway = await testCore({ up: upstream.config });
+  const clients = ['ann', 'bob', 'eve'].map((key) => new ModernClient(gateway, {}, principal(key)));
+  for (const client of clients) await client.result('tools/list');
+  await waitUntil(() => upstream.listens().length === 1);
+  upstream.notify('notifications/tools/list_changed');
+  await upstream.opening;
+  const calls = clients.map((client) => client.request('tools/call', toolCall('up__say')).reply);
+  // They wait for the connection that is being opened.
+  for (let turn = 0; turn < 20; turn++) await nextTurn();
+  accepted.resolve();
+  const sessions = (await Promise.all(calls)).map(({ result: said, error }) =>
+    JSON.stringify(said?.['content'] ?? error),
+  );
+  assert.equal(new Set(sessions).size, 3, sessions.join());
+  for (const session of sessions) assert.match(session, /"text":"[-0-9a-f]{36}"/);
+});
+
+//
+test('lists for capabilities are read over no session with others of a new legacy server', TIMEOUT, async () => {
+  await using upstream = await becomingLegacy();
+  await using gateway = await testCore({ up: upstream.config });
+  await new ModernClient(gateway).result('tools/list');
+  const up = gateway.core.upstreams.get('up');
+  const forms = { clientCapabilities: RawObject.of(FORM), capabilityKey: 'forms' };
+  await Promise.all([NO_FEATURES, forms].map((features) => up?.refresh('modern', features, '')));
+  const declared = upstream.requests('initialize').map(({ params }) => JSON.stringify(params['capabilities']));
+  assert.deepEqual(new Set(declared), new Set(['{}', JSON.stringify(FORM)]));
+});
 
 //
 test('a first request gets no process with the client features of another one', TIMEOUT, async () => {
