@@ -443,7 +443,7 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
-    for (const link of this.#links)
+    for (const link of this.#links.withoutReading())
       if ((isSpare(link, this.config) || this.#links.isDone(link)) && this.#links.recordOf(link)?.isClaimed !== true)
         return () => this.#discard(link, 'released');
     return undefined;

@@ -233,6 +233,33 @@ test('a connection is in use while a long listing waits between two pages', TIME
 });
 
 // REL-10
+test('a connection without a client makes room for none while lists are read over it', TIMEOUT, async () => {
+  const turns: Promise<void>[] = [];
+  let linking: Promise<Link> | undefined;
+  let isAgain = false;
+  const memory: MemoryUpstream = memoryUpstream({
+    capabilities: { tools: {} },
+    lists: { tools: ['a', 'b'].map((name) => ({ name, inputSchema: { type: 'object' } })) },
+    pageItems: 1,
+    hold: async (_peer, { params }) => {
+      if (!isAgain || params?.raw('cursor') !== undefined) return;
+      for (let piece = 0; piece < 20; piece++) turns.push(workTurn());
+      setImmediate(() => (linking = upstream.link(session)));
+    },
+  });
+  const at = new GatewayParts({ up: { memory, target: REMOTE, maxConnections: 1 } });
+  await using _ = at;
+  const upstream = at.upstream('up');
+  const { session } = at.session();
+  await upstream.refresh('legacy', NO_FEATURES, '');
+  isAgain = true;
+  await upstream.refresh('legacy', NO_FEATURES, '');
+  assert.equal(memory.requests('tools/list').length, 4);
+  assert.equal((await linking)?.connection.isClosed, false);
+  await Promise.all(turns);
+});
+
+// REL-10
 test('a connection is in use while its server is asked before a listing', TIMEOUT, async () => {
   let starting: Promise<void> = Promise.resolve();
   const memory = memoryUpstream({
