@@ -217,3 +217,11 @@ export function wireFailure(upstream: string, thrown: unknown, written: boolean)
   }
   return failure('upstream-lost', 'broke the connection before it answered');
 }
+
+/** The errors of a connection that did not answer any more. The system looks for that after a minute of silence. */
+const UNANSWERED: ReadonlySet<string | undefined> = new Set(['ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH']);
+
+/** Returns whether an open connection was lost for a while before this failure: messages of its upstream have been lost, too. */
+export function wasLostBefore({ cause }: GatewayError): boolean {
+  return UNANSWERED.has(systemCode(cause));
+}

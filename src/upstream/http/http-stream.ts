@@ -4,6 +4,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import { backoffMs } from '../rpc/backoff.ts';
+import { wasLostBefore } from './http-failure.ts';
 import { EventGet, type EventGetHandler, type ReadingOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
@@ -180,9 +181,9 @@ export class ReconnectingStream {
   #timer: NodeJS.Timeout | undefined;
   #attempts: Attempts = { failed: 0, empty: 0, short: 0, hasOpened: false };
   #isClosed = false;
-  /** The end of the last stream, at first the begin of the attempts. Monotonic ms, as the next one. */
+  /** The end of the last stream, at first the begin of the attempts. Monotonic ms; -Infinity if it had been lost before. */
   #goneMs = performance.now();
-  /** The time of the last report of a gap. */
+  /** The time of the last report of a gap. Monotonic ms. */
   #gapMs = -Infinity;
 
   constructor(parts: ReconnectingStreamParts) {
@@ -232,7 +233,7 @@ export class ReconnectingStream {
         this.#parts.onAttempt?.();
         const hadEvent = hasEvent || position.lastEventId !== startEventId;
         const nowMs = performance.now();
-        if (get.isOpen) this.#goneMs = nowMs;
+        if (get.isOpen) this.#goneMs = end.kind === 'broken' && wasLostBefore(end.error) ? -Infinity : nowMs;
         this.#attempts = this.#attemptsAfter(get, nowMs - openedMs, hadEvent);
         this.#onEnd(end);
       },

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { HttpTarget } from '../../../src/config/values/upstream-config.ts';
 import type { GatewayError } from '../../../src/errors.ts';
 import { WirePool } from '../../../src/http1/pool.ts';
+import { NO_CONTROL } from '../../../src/http1/wire.ts';
 import { Cookies } from '../../../src/upstream/http/cookies.ts';
 import { HttpSession } from '../../../src/upstream/http/http-session.ts';
 import { afterServerStreamEnd, type NextStep, ReconnectingStream } from '../../../src/upstream/http/http-stream.ts';
@@ -33,6 +34,8 @@ class Reader implements AsyncDisposable {
   attempts = 0;
   opened = 0;
   gaps = 0;
+  /** Breaks the last stream with an error of the system. */
+  fail: (thrown: Error) => void = () => undefined;
   readonly #wire: WirePool;
 
   constructor({ url }: Upstream, lastEventId = '', target: HttpTarget = { kind: 'http', url, headers: {} }) {
@@ -46,6 +49,7 @@ class Reader implements AsyncDisposable {
       decide: afterServerStreamEnd,
       open: (get, position) => {
         this.opened += 1;
+        this.fail = (thrown) => get.onResponseError(NO_CONTROL, thrown);
         wire.dispatch(session.get(position), get);
       },
       onHeaders: (headers) => session.keepCookies(headers),
@@ -151,6 +155,20 @@ for (const { what, retryMs, answers, gaps } of [
     }
     assert.deepEqual(reported, [0, ...gaps]);
   });
+
+// M-015
+test('a gap is reported after a stream whose server did not answer any more', LIMIT, async () => {
+  await using server = await inTurn(
+    (response) => stream(response, soon),
+    (response) => stream(response, soon),
+  );
+  await using reader = new Reader(server);
+  reader.stream.start(0);
+  await waitUntil(() => reader.attempts === 1);
+  reader.fail(Object.assign(new Error('read ETIMEDOUT'), { code: 'ETIMEDOUT' }));
+  await waitUntil(() => reader.attempts === 3);
+  assert.equal(reader.gaps, 1);
+});
 
 test('a stream begins at the position that it is given', LIMIT, async () => {
   await using server = await inTurn();
