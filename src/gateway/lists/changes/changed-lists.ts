@@ -197,13 +197,13 @@ export class ChangedLists {
     // A repeated listing finds other upstreams and holders than the first one.
     const upstream = upstreams.get(upstreamId);
     if (upstream === undefined || !upstream.listsByCapabilities) return;
-    const holder = [...holders].find(
-      (one) =>
-        one.capabilityKey === key.capabilityKey &&
-        upstream.audienceOf(one.principal) === key.audience &&
-        // One that was replaced a moment ago has shown no era yet.
-        [undefined, key.era].includes(upstream.servingEra(one.era)),
+    const able = [...holders].filter(
+      (one) => one.capabilityKey === key.capabilityKey && upstream.audienceOf(one.principal) === key.audience,
     );
+    // One that was replaced a moment ago has shown no era yet. Then it is asked in the era of the holder first.
+    const holder =
+      able.find(({ era }) => (upstream.servingEra(era) ?? era) === key.era) ??
+      able.find(({ era }) => upstream.servingEra(era) === undefined);
     if (holder === undefined) offers.remove(upstreamId, key);
     else await upstream.relist(holder.era, holder, key.audience);
   }

@@ -13,7 +13,7 @@ import { stream } from '../../../fixtures/servers/http-harness.ts';
 import { testCore } from '../../../support/core.ts';
 import { GatewayParts, type TestStream } from '../../../support/gateway-parts.ts';
 import { legacyUpstream, type Served, type ServerScript } from '../../../support/http-upstream.ts';
-import { memoryUpstream, type Peer } from '../../../support/memory-upstream.ts';
+import { memoryUpstream, type Peer, result } from '../../../support/memory-upstream.ts';
 import { stopTime } from '../../../support/stopped-time.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 
@@ -282,6 +282,23 @@ test('lists for capabilities that no client has any more are removed, others rea
   assert.equal(at.offers.exactOffer('up', own)?.tools.length, 1);
   const asked = memory.peers.map(({ capabilities }) => capabilities.raw('elicitation') !== undefined);
   assert.deepEqual([asked, memory.requests('tools/list').length], [[false, true], 2]);
+});
+
+test('at an upstream of unknown era, lists are read for a client of their era', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    request: (peer, request) => {
+      const hello = { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } };
+      peer.send(result(request, request.method === 'server/discover' ? hello : {}));
+    },
+  });
+  const { at, changed } = listing({ up: { memory, era: 'auto' } });
+  await using _ = at;
+  const { capabilityKey } = at.session({ capabilities: { elicitation: {} } }).session;
+  assert.equal(at.group({ capabilities: { elicitation: {} } }).group.capabilityKey, capabilityKey);
+  const common = commonKey('modern');
+  at.offers.update('up', { ...common, capabilityKey }, { ...EMPTY_OFFER, revision: '2026-07-28' });
+  await changed.refreshVariants('up', common);
+  assert.deepEqual([memory.requests('server/discover').length, memory.requests('initialize').length], [1, 0]);
 });
 
 test('the first client without capabilities leaves the lists of other clients alone', TIMEOUT, async () => {
