@@ -85,10 +85,11 @@ export class StateLosses {
     return [...links].some((link) => this.#unused.get(link)?.has(key) === true);
   }
 
-  /** Reports the loss for a restored session, unless its new link is the one that it had before. */
+  /** Reports the loss for a restored session, unless its new link is the one that it had before, and may have for its next calls. */
   onLinked(holder: ConnectionHolder, link: Link): void {
     if (holder.keptUpstreams?.delete(link.upstream) !== true) return;
-    if (this.#unused.get(link)?.delete(holder.key) !== true) this.#report(link.upstream, 'restored', [holder]);
+    const isSame = this.#unused.get(link)?.delete(holder.key) === true;
+    if (!isSame || link.isRetired) this.#report(link.upstream, isSame ? 'replaced' : 'restored', [holder]);
   }
 
   /**

@@ -151,6 +151,24 @@ for (const isolation of ['shared', 'principal'] as const) {
   });
 }
 
+// N-03
+test('an unused session is told if its call goes on at a replaced upstream', async () => {
+  await using parts = new GatewayParts({ up: { memory: scripted(), isolation: 'shared' } });
+  const { stateLosses } = parts;
+  const { session } = parts.session({ key: 'unused' });
+  const upstream = parts.upstream('up');
+  const link = await upstream.link(session);
+  session.links.set('up', link);
+  session.usedUpstreams = new Set(['up']);
+  stateLosses.onUnused(session);
+  const restored = parts.session({ key: 'unused' }).session;
+  stateLosses.onRestored(restored, ['up']);
+  assert.deepEqual([...(restored.stateLosses ?? [])], []);
+  upstream.retire();
+  stateLosses.onLinked(restored, link);
+  assert.equal(restored.stateLosses?.get('up')?.reason, 'replaced');
+});
+
 test('limit unusedSessionsPerConnection: the one released first is told of a loss', async () => {
   const memory = scripted();
   await using parts = new GatewayParts({ up: { memory, isolation: 'shared' } });
