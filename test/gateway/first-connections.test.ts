@@ -3,12 +3,13 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RawObject } from '../../src/json/json.ts';
+import { getOrMake } from '../../src/map-entries.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { NO_FEATURES } from '../../src/upstream/link/link.ts';
 import { json } from '../fixtures/servers/http-harness.ts';
 import { testCore, toolCall } from '../support/core.ts';
-import { modernUpstream, resultText } from '../support/http-upstream.ts';
-import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { errorText, modernUpstream, resultText } from '../support/http-upstream.ts';
+import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { SessionServer } from '../support/session-server.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -124,4 +125,68 @@ test('a first request gets no process with the client features of another one', 
   for (const { error } of await Promise.all(asked)) assert.equal(error, undefined);
   const form = JSON.stringify(FORM);
   assert.deepEqual(new Set(declared), new Set([`${form} ${form}`, '{} {}']));
+});
+
+/** A server of 2026-07-28 whose next connections are of 2025-11-25. Answers a call with the number of calls and the capabilities of its connection. */
+function rolledBack() {
+  const ofPeer = new Map<Peer, { calls: number; declared: string }>();
+  let isModern = true;
+  const capabilities = { tools: {} };
+  const memory = memoryUpstream({
+    isRaw: true,
+    lists: { tools: [{ name: 'count', inputSchema: { type: 'object' } }] },
+    request: (peer, request) => {
+      const { id, method, params } = request;
+      const state = getOrMake(ofPeer, peer, () => ({ calls: 0, declared: '' }));
+      if (method === 'tools/call') {
+        const text = `${++state.calls} ${state.declared}`;
+        peer.send(result(request, { resultType: 'complete', content: [{ type: 'text', text }] }));
+      } else if (method === 'initialize') {
+        state.declared = params?.raw('capabilities') ?? '';
+        const serverInfo = { name: 'memory', version: '0' };
+        peer.send(result(request, { protocolVersion: '2025-11-25', capabilities, serverInfo }));
+      } else if (method === 'server/discover' && isModern) {
+        peer.send(result(request, { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities }));
+      } else {
+        peer.send(errorText(Number(id), { code: -32_601, message: 'Method not found' }));
+      }
+    },
+  });
+  const rollBack = () => {
+    isModern = false;
+    for (const peer of memory.open) peer.crash();
+  };
+  return { memory, rollBack };
+}
+
+async function counts(clients: readonly ModernClient[]): Promise<unknown[]> {
+  const replies = await Promise.all(clients.map((client) => client.request('tools/call', toolCall('up__count')).reply));
+  return replies.map(({ result: counted, error }) => error ?? counted?.['content']);
+}
+
+for (const isolation of ['session', 'principal', 'call'] as const) {
+  // D6
+  test(`isolation ${isolation}: principals share no session of a server rolled back`, TIMEOUT, async () => {
+    const { memory, rollBack } = rolledBack();
+    const target = { kind: 'http', url: 'http://127.0.0.1:1/mcp', headers: {} } as const;
+    await using gateway = await testCore({ up: { memory, target, isolation, era: 'auto' } });
+    const clients = ['ann', 'bob', 'eve'].map((key) => new ModernClient(gateway, {}, principal(key)));
+    for (const client of clients) await client.result('tools/call', toolCall('up__count'));
+    rollBack();
+    assert.deepEqual(
+      await counts(clients),
+      clients.map(() => [{ type: 'text', text: '1 {}' }]),
+    );
+  });
+}
+
+// X-023
+test('a process rolled back serves no client with the features of another one', TIMEOUT, async () => {
+  const { memory, rollBack } = rolledBack();
+  await using gateway = await testCore({ up: { memory, era: 'auto' } });
+  const clients = [{}, FORM].map((capabilities) => new ModernClient(gateway, capabilities));
+  for (const client of clients) await client.result('tools/call', toolCall('up__count'));
+  rollBack();
+  const own = [{}, FORM].map((declared) => [{ type: 'text', text: `1 ${JSON.stringify(declared)}` }]);
+  assert.deepEqual(await counts(clients), own);
 });
