@@ -40,8 +40,16 @@ export function isUnused(link: Link, nowMs: number): boolean {
   return link.users.size === 0 && isIdle(link) && nowMs - link.usedMs > UNUSED_MS;
 }
 
-/** Returns whether a link has no users, and may be closed to make room for another one. The only connection of an upstream is for its clients. */
-export function isSpare(link: Link, config: UpstreamConfig): boolean {
-  const isForClients = config.maxConnections === 1 && link.place.purpose === 'discovery';
-  return link.users.size === 0 && isIdle(link) && (isForClients || !staysOpen(link, config));
+/**
+ * Returns whether a link has no users, and may be closed to make room for another one. One that stays open may be closed if its server keeps nothing
+ * for it, and only such links are left for the clients of the upstream.
+ *
+ * @param links all open links of the upstream.
+ */
+export function isSpare(link: Link, config: UpstreamConfig, links: Iterable<Link>): boolean {
+  if (link.users.size > 0 || !isIdle(link)) return false;
+  if (!staysOpen(link, config)) return true;
+  const isStateless = link.place.purpose === 'discovery' || (link.era === 'modern' && config.target.kind !== 'stdio');
+  const standing = [...links].filter((one) => one.users.size === 0 && staysOpen(one, config));
+  return isStateless && standing.length >= config.maxConnections;
 }

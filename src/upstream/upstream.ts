@@ -443,9 +443,9 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
+    const isFree = (link: Link<Context, User>) => isSpare(link, this.config, this.#links) || this.#links.isDone(link);
     for (const link of this.#links.withoutReading())
-      if ((isSpare(link, this.config) || this.#links.isDone(link)) && this.#links.recordOf(link)?.isClaimed !== true)
-        return () => this.#discard(link, 'released');
+      if (isFree(link) && this.#links.recordOf(link)?.isClaimed !== true) return () => this.#discard(link, 'released');
     return undefined;
   }
 

@@ -4,6 +4,7 @@ import { LIMITS } from '../../src/limits.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { modernRequest } from '../support/modern-client.ts';
 import { stopTime } from '../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -234,6 +235,27 @@ test('the only connection of a remote upstream goes to a client that waits for i
   await client.result('tools/list');
   assert.equal(await time.passUntil(conversation(client), 100), 1);
 });
+
+for (const maxConnections of [1, 2]) {
+  // N-88
+  test(`connections that wait for changes in two eras go to clients: ${maxConnections}`, TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    const both = { supportedVersions: ['2026-07-28'], protocolVersion: '2025-11-25', serverInfo: { name: 'memory' } };
+    const memory: MemoryUpstream = counting({
+      isRaw: true,
+      request: (peer, request) => {
+        const answer = { ...both, resultType: 'complete', capabilities: { tools: {} } };
+        peer.send(result(request, { ...answer, conversation: memory.peers.indexOf(peer) }));
+      },
+    });
+    const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+    await using gateway = await testCore({ up: { memory, target, maxConnections, era: 'auto' } });
+    const client = await gateway.connect();
+    await time.passUntil(client.result('tools/list'), 100);
+    await time.passUntil(modernRequest(gateway, 'tools/list').reply, 100);
+    assert.equal(typeof (await time.passUntil(conversation(client), 100)), 'number');
+  });
+}
 
 // D6
 test('concurrent opens never exceed the connections that the config allows', TIMEOUT, async (t) => {
