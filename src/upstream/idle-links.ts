@@ -41,8 +41,8 @@ export function isUnused(link: Link, nowMs: number): boolean {
 }
 
 /**
- * Returns whether a link has no users, and may be closed to make room for another one. One that stays open may be closed if its server keeps nothing
- * for it, and only such links are left for the clients of the upstream.
+ * Returns whether a link has no users, and may be closed to make room for another one. One that stays open may be if its server keeps nothing for
+ * it, and links that stay open have all places of the upstream.
  *
  * @param links all open links of the upstream.
  */
