@@ -48,6 +48,9 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
       onChanged: (upstream, key) => {
         this.#changes.add(upstream, key.era, false);
         this.#announcePinned(upstream);
+        // A listing of them finds no change any more.
+        const isRemote = upstreams.get(upstream)?.isProcess === false;
+        if (isRemote && key.capabilityKey === '') void changedLists.refreshVariants(upstream, key);
       },
       isProcess: (upstream) => upstreams.get(upstream)?.isProcess === true,
       relist: async (upstream, key) => {

@@ -116,3 +116,41 @@ test('replicas read lists that differ at each reading ever more rarely', OPTIONS
   await sleep(3_000); // subject: several readings with pauses, or hundreds without
   assert.ok(lists - before >= 2 && lists - before <= 16, `${lists - before} readings in 3 s`);
 });
+
+test('a client that lists at a replica that is still reading a change gets the change', OPTIONS, async () => {
+  const tools = ['old'];
+  let readings = 0;
+  await using upstream = await modernUpstream({
+    capabilities: { tools: { listChanged: true } },
+    answers: {
+      'tools/list': (served) => {
+        const items = tools.map((name) => ({ name, inputSchema: { type: 'object' } }));
+        const list = { resultType: 'complete', tools: items, ttlMs: 0, cacheScope: 'private' };
+        // One replica reads the change at once, the other one later.
+        if (tools.length === 1 || ++readings === 1) return list;
+        setTimeout(() => served.result(list), 2_000); // subject: longer than a list request waits
+        return undefined;
+      },
+    },
+  });
+  await using replicas = await Replicas.start(2, { mcpServers: { up: { url: upstream.url } } });
+  const listedAt = async (index: number) => (await modernPost(replicas.at(index).endpoint(), 'tools/list')).text;
+  for (const index of [0, 1]) await waitUntil(async () => (await listedAt(index)).includes('up__old'));
+  await waitUntil(() => upstream.listens().length === 2);
+  const heard = [0, 1].map(async (index) => {
+    const filter = { notifications: { toolsListChanged: true } };
+    const listening = await modernEvents(replicas.at(index).endpoint(), 'subscriptions/listen', filter);
+    await listening.until(({ messages }) => messages.length > 0);
+    return async () => {
+      // The first one may be about the first lists.
+      for (let received = 0; !(await listedAt(1 - index)).includes('up__new'); received++) {
+        await listening.until(({ messages }) => messages.filter(({ method }) => method === CHANGED).length > received);
+      }
+      listening.close();
+    };
+  });
+  const listOnceTold = await Promise.all(heard);
+  tools.push('new');
+  upstream.notify(CHANGED);
+  await Promise.all(listOnceTold.map((list) => list()));
+});

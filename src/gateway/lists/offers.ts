@@ -245,10 +245,8 @@ export class Offers {
     if (replaces) await this.prepare(upstream, offer);
     if (this.#offers.get(upstream) !== offers || offers.get(key)?.listedMs !== listedMs) return false;
     if (before !== undefined && isSameOffer(before, offer)) return false;
-    if (!replaces) {
-      recordOther(offer);
-      return true;
-    }
+    recordOther(offer);
+    if (!replaces) return true;
     const kept = { key, offer, listedMs };
     this.#set(upstream, kept);
     // Those for clients of certain capabilities have probably changed too.

@@ -1,4 +1,5 @@
 import type { OfferKey } from '../../catalog/offer.ts';
+import { settlesWithin } from '../../deadline.ts';
 import { ERAS } from '../../protocol/revisions.ts';
 import type { OfferStore, StoredOfferKey } from '../../store/offer-store.ts';
 import type { Offers } from './offers.ts';
@@ -6,6 +7,8 @@ import type { Offers } from './offers.ts';
 /** The first and the longest pause between listings of an upstream that never has the lists that another process has read. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
+/** After this time of a listing, the lists of the other process are used until its end. List requests wait a little longer than that. */
+const ADOPTED_AFTER_MS = 150;
 
 export interface SharedOffersParts {
   readonly offers: Pick<Offers, 'ageMs' | 'exactOffer' | 'keys' | 'readStored' | 'saveAgain' | 'stored'>;
@@ -30,6 +33,7 @@ interface Pause {
  * Gives all processes of a gateway the lists that one of them has read.
  *
  * A process that has listed a remote upstream itself lists it again instead. What another process has stored may be older than what it has.
+ * If that takes a while, it has the stored lists until then: clients of the other process are told of them, and may list here.
  * Some upstreams have other lists at each reading, such as the time in a description. So that two processes do not tell each other of changes all
  * the time, each makes longer and longer pauses.
  */
@@ -114,11 +118,16 @@ export class SharedOffers {
 
   /** Lists an upstream again. Never rejects. */
   async #relist(upstream: string, key: OfferKey): Promise<void> {
-    const { offers, relist } = this.#parts;
+    const { offers, onChanged, relist } = this.#parts;
     const name = nameOf(upstream, key);
     const last = this.#pauses.get(name);
     const before = offers.exactOffer(upstream, key);
-    await relist(upstream, key);
+    const listed = relist(upstream, key);
+    const isLate = !(await settlesWithin(listed, ADOPTED_AFTER_MS));
+    // What this process has read meanwhile may be newer.
+    if (isLate && offers.exactOffer(upstream, key) === before && (await offers.readStored(upstream, key, true)))
+      onChanged(upstream, key);
+    await listed;
     const offer = offers.exactOffer(upstream, key);
     clearTimeout(this.#pauses.get(name)?.timer);
     this.#pauses.delete(name);
