@@ -244,7 +244,7 @@ test('a connection without a client makes room for none while lists are read ove
     hold: async (_peer, { params }) => {
       if (!isAgain || params?.raw('cursor') !== undefined) return;
       for (let piece = 0; piece < 20; piece++) turns.push(workTurn());
-      setImmediate(() => (linking = upstream.link(session)));
+      setImmediate(() => void (linking = upstream.link(session)));
     },
   });
   const at = new GatewayParts({ up: { memory, target: REMOTE, maxConnections: 1 } });
