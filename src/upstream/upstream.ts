@@ -360,7 +360,6 @@ export class Upstream<Context, User extends LinkUser> {
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
-  /** Returns the link by the key of the likely era. Its era may be another one, in which users with one key have different ones: see {@link isPlaced}. */
   #getLink(need: LinkNeed): Promise<Link<Context, User>> {
     const { key } = need.placeIn(this.#likelyEra(need.clientEra));
     const known = this.#links.find(key);

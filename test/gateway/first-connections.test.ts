@@ -94,7 +94,7 @@ test('calls of principals share no session of a server that has become a legacy 
 });
 
 // X-023
-test('lists for capabilities are read over no session with others of a new legacy server', TIMEOUT, async () => {
+test('listings for other capabilities share no session of a new legacy server', TIMEOUT, async () => {
   await using upstream = await becomingLegacy();
   await using gateway = await testCore({ up: upstream.config });
   await new ModernClient(gateway).result('tools/list');

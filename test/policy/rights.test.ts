@@ -36,7 +36,7 @@ test('a deny rule about one URI is about it with any query, fragment and paramet
 });
 
 // SEC-09
-test('a deny rule about a URI with a query is about it with a slash or parameter before the query', () => {
+test('a deny rule about a URI with a query covers a slash or parameter before it', () => {
   for (const path of ['view', 'view/']) {
     const role = { ...ALL, deny: [{ resources: [`https://wiki.test/${path}?id=7`] }] };
     for (const sent of ['view?id=7', 'view/?id=7', 'view;a=1?id=7', 'view;a=1/?id=7']) {

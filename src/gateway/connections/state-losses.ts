@@ -85,7 +85,7 @@ export class StateLosses {
     return [...links].some((link) => this.#unused.get(link)?.has(key) === true);
   }
 
-  /** Reports the loss for a restored session, unless its new link is the one that it had before, and may have for its next calls. */
+  /** Reports the loss for a restored session, unless its new link is the one that it had before. A link of a replaced upstream serves no later call. */
   onLinked(holder: ConnectionHolder, link: Link): void {
     if (holder.keptUpstreams?.delete(link.upstream) !== true) return;
     const isSame = this.#unused.get(link)?.delete(holder.key) === true;

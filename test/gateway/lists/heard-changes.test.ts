@@ -76,7 +76,7 @@ test('the only client, with capabilities, hears of the first change of a modern 
   await listen.reply;
 });
 
-test('a reported change of items for clients with certain capabilities reaches these clients', TIMEOUT, async () => {
+test('a reported change of items for clients with certain capabilities reaches them', TIMEOUT, async () => {
   const asking = [tool('old')];
   await using upstream = await modernUpstream({
     capabilities: { tools: { listChanged: true } },
