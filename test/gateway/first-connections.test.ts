@@ -99,8 +99,9 @@ test('listings for other capabilities share no session of a new legacy server', 
   await using gateway = await testCore({ up: upstream.config });
   await new ModernClient(gateway).result('tools/list');
   const up = gateway.core.upstreams.get('up');
+  assert.ok(up !== undefined);
   const forms = { clientCapabilities: RawObject.of(FORM), capabilityKey: 'forms' };
-  await Promise.all([NO_FEATURES, forms].map((features) => up?.refresh('modern', features, '')));
+  await Promise.all([NO_FEATURES, forms].map((features) => up.refresh('modern', features, '')));
   const declared = upstream.requests('initialize').map(({ params }) => JSON.stringify(params['capabilities']));
   assert.deepEqual(new Set(declared), new Set(['{}', JSON.stringify(FORM)]));
 });

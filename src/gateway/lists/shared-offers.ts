@@ -33,7 +33,7 @@ interface Pause {
  * Gives all processes of a gateway the lists that one of them has read.
  *
  * A process that has listed a remote upstream itself lists it again instead. What another process has stored may be older than what it has.
- * If that takes a while, it has the stored lists until then: clients of the other process are told of them, and may list here.
+ * If that takes a while, it uses the stored lists until then. Clients of the other process are told of them, and may list here.
  * Some upstreams have other lists at each reading, such as the time in a description. So that two processes do not tell each other of changes all
  * the time, each makes longer and longer pauses.
  */
